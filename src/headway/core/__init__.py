@@ -1,0 +1,73 @@
+"""Where is X decided?
+
+The decisions of headway: pure functions and small state, standard library only. The clock is an
+argument (`now`, seconds); an answer is a frozen value.
+
+======================================================  ==================  =======================
+question                                                file                answer
+======================================================  ==================  =======================
+What is a tier, and which one does a name mean?         ``tier.py``         `Tier`
+What does a request cost?                               ``cost.py``         cost units
+May it join the queue?                                  ``admission.py``    `Admit` or `Shed`
+Who holds how much of a queue, and who makes room?      ``backlog.py``      request ids
+How fast does the backlog drain?                        ``drain.py``        cost per second
+Which tier is owed?                                     ``floors.py``       ranks
+Which flow goes next?                                   ``fairness.py``     request id
+How much service has each tenant had?                   ``service.py``      tag
+Which request of that flow?                             ``ordering.py``     sort key
+What waits in one tier, in which order does it leave?   ``lane.py``         `QueuedRequest`
+Does anything leave now, and if not, when?              ``dispatch.py``     `Dispatch`, `WaitUntil`
+                                                                            or `Idle`
+What does this step compute?                            ``batching.py``     step plan
+Who gives way?                                          ``preemption.py``   victim
+Which item comes first, if items leave from the middle? ``heap.py``         item
+Which state may follow which?                           ``request.py``      table
+How did a request end?                                  ``outcome.py``      `Outcome`
+======================================================  ==================  =======================
+
+The engine's side (``batching.py``, ``preemption.py`` and what they use) is imported from its own
+modules; the names below serve both sides.
+"""
+
+from headway.core.admission import Admit, Shed
+from headway.core.backlog import QueuedRequest
+from headway.core.cost import OutputEstimator, Prices, estimate_prompt_tokens, request_cost
+from headway.core.decision import Decision, Dispatch, Idle, WaitUntil
+from headway.core.dispatch import Credits, Dispatcher, Policy
+from headway.core.fairness import FairQueue
+from headway.core.floors import FloorLedger
+from headway.core.heap import IndexedHeap
+from headway.core.ordering import order_key
+from headway.core.outcome import Outcome
+from headway.core.request import TRANSITIONS, Event, RequestState, next_state
+from headway.core.tier import DEFAULT_TIERS, LatencyTarget, Tier, Tiers
+
+__all__ = [
+    "DEFAULT_TIERS",
+    "TRANSITIONS",
+    "Admit",
+    "Credits",
+    "Decision",
+    "Dispatch",
+    "Dispatcher",
+    "Event",
+    "FairQueue",
+    "FloorLedger",
+    "Idle",
+    "IndexedHeap",
+    "LatencyTarget",
+    "Outcome",
+    "OutputEstimator",
+    "Policy",
+    "Prices",
+    "QueuedRequest",
+    "RequestState",
+    "Shed",
+    "Tier",
+    "Tiers",
+    "WaitUntil",
+    "estimate_prompt_tokens",
+    "next_state",
+    "order_key",
+    "request_cost",
+]

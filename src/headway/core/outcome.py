@@ -20,6 +20,7 @@ class Outcome(StrEnum):
     REJECTED_SATURATED = "rejected-saturated"
     REJECTED_NO_ENDPOINTS = "rejected-no-endpoints"
     REJECTED_SHUTTING_DOWN = "rejected-shutting-down"
+    EVICTED_SATURATED = "evicted-saturated"
     EVICTED_TTL_EXPIRED = "evicted-ttl-expired"
     EVICTED_NO_ENDPOINTS = "evicted-no-endpoints"
     EVICTED_SHUTTING_DOWN = "evicted-shutting-down"

@@ -1,0 +1,163 @@
+"""What is planned so far, and can one more sequence be added?
+
+Adding a sequence may preempt others, planned ones included: their tokens, blocks and slots are back
+at once. A refusal changes nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from headway.core.budget import TokenBudget
+from headway.core.preemption import Victim, choose_victims, may_preempt
+from headway.core.room import Room
+from headway.core.step import (
+    Candidate,
+    Item,
+    Match,
+    Resident,
+    StepInput,
+    StepLimits,
+    StepPlan,
+    Wait,
+)
+
+
+class Draft:
+    """A step plan in the making."""
+
+    def __init__(self, step: StepInput, limits: StepLimits) -> None:
+        self.budget = TokenBudget(step, limits)
+        self.residents = {r.sequence_id: r for r in step.residents}
+        self.items: dict[str, Item] = {}
+        self.preempted: list[str] = []
+        self.waits: dict[str, Wait] = {}
+        self.overtaken: dict[str, int] = {}
+        self._tiers = limits.tiers
+        self._memory = step.memory
+        self._room = Room(step.memory, step.residents, limits.tiers, limits.max_num_seqs)
+        self._parents: set[str] = set()
+        self._anchors = {_oldest(step, rank) for rank in step.owed}
+
+    def finish(self) -> StepPlan:
+        """Return the plan."""
+        return StepPlan(
+            items=tuple(self.items.values()),
+            preempted=tuple(self.preempted),
+            token_budget=self.budget.total,
+            budget_rank=self.budget.rank,
+            waits={i: wait for i, wait in self.waits.items() if i not in self.items},
+            overtaken=self.overtaken,
+        )
+
+    def num_planned(self, sequence_id: str) -> int:
+        """Return how many tokens of the sequence are planned."""
+        item = self.items.get(sequence_id)
+        return 0 if item is None else item.num_tokens
+
+    # -- residents ------------------------------------------------------------------------------
+
+    def compute(self, resident: Resident, num_tokens: int, *, by_force: bool = False) -> None:
+        """Plan `num_tokens` more of a resident, or note why not.
+
+        `by_force` lets it take the blocks of anybody.
+        """
+        sequence_id = resident.sequence_id
+        planned = self.num_planned(sequence_id)
+        if num_tokens <= 0:
+            self.waits.setdefault(sequence_id, Wait.TOKENS)
+            return
+        blocks = self._room.to_grow(resident, resident.num_computed + planned + num_tokens)
+        shortage = self._room.shortage_to_grow(resident, blocks)
+        if shortage > 0 and not self._make_room(resident, shortage, 0, by_force=by_force):
+            self.waits[sequence_id] = Wait.BLOCKS
+            return
+        self._room.grow(resident, blocks)
+        self.budget.take(resident.rank, num_tokens)
+        self.items[sequence_id] = Item(sequence_id, planned + num_tokens)
+
+    # -- candidates -----------------------------------------------------------------------------
+
+    def find_match(self, candidate: Candidate) -> Match:
+        """Return what the candidate need not compute, as things stand in this plan."""
+        match = self._memory.match(candidate.sequence_id)
+        return Match() if match.parent_id in self.preempted else match
+
+    def admit(self, candidate: Candidate, match: Match, num_tokens: int) -> Wait | None:
+        """Plan the candidate's first `num_tokens` after those matched; else return why not."""
+        slots = self._room.slots_for(candidate.rank)
+        if slots < 0:
+            return Wait.SLOTS
+        if candidate.protected and self._room.is_protecting:
+            return Wait.BLOCKS
+        shortage = self._room.shortage_to_admit(candidate, match)
+        if shortage > 0 or slots == 0:
+            shortage = self._room.shortage_to_admit(candidate, match, preempting=True)
+            num_slots = 1 if slots == 0 else 0
+            if not self._make_room(candidate, shortage, num_slots, keep=match.parent_id):
+                return Wait.BLOCKS if slots else Wait.SLOTS
+        self._room.admit(candidate, match, match.num_tokens + num_tokens)
+        self.budget.take(candidate.rank, num_tokens)
+        if match.parent_id is not None:
+            self._parents.add(match.parent_id)
+        self.items[candidate.sequence_id] = Item(
+            candidate.sequence_id, num_tokens, match.num_tokens, True, match.parent_id
+        )
+        return None
+
+    # -- preemption -----------------------------------------------------------------------------
+
+    def _make_room(
+        self,
+        requester: Resident | Candidate,
+        shortage: int,
+        num_slots: int,
+        *,
+        keep: str | None = None,
+        by_force: bool = False,
+    ) -> bool:
+        """Preempt until the requester lacks nothing, or change nothing and return False."""
+        allowed: Iterable[Resident]
+        if by_force:
+            allowed = (r for r in self.residents.values() if r is not requester)
+        else:
+            allowed = self._preemptible(requester, keep, for_slot=num_slots > 0)
+        victims = choose_victims(
+            (self._victim(resident, requester) for resident in allowed),
+            num_blocks=self._room.to_gain(shortage),
+            num_slots=num_slots,
+        )
+        for sequence_id in victims or ():
+            self._preempt(sequence_id)
+        return victims is not None
+
+    def _preemptible(
+        self, requester: Resident | Candidate, keep: str | None, *, for_slot: bool
+    ) -> Iterator[Resident]:
+        for resident in self.residents.values():
+            sequence_id = resident.sequence_id
+            kept = sequence_id == keep or sequence_id in self._parents
+            anchored = for_slot and sequence_id in self._anchors
+            if not (kept or anchored) and may_preempt(requester, resident, self._tiers):
+                yield resident
+
+    def _victim(self, resident: Resident, requester: Resident | Candidate) -> Victim:
+        return Victim(
+            sequence_id=resident.sequence_id,
+            rank=resident.rank,
+            arrival=resident.arrival,
+            num_gained=self._room.gain(resident, requester),
+            num_computed=resident.num_computed,
+        )
+
+    def _preempt(self, sequence_id: str) -> None:
+        item = self.items.pop(sequence_id, None)
+        if item is not None:
+            self.budget.give_back(item.num_tokens)
+        self._room.preempt(self.residents.pop(sequence_id))
+        self.waits.pop(sequence_id, None)
+        self.preempted.append(sequence_id)
+
+
+def _oldest(step: StepInput, rank: int) -> str | None:
+    """Return the oldest resident of a tier: while the tier is owed, its slot is not taken."""
+    ages = ((r.arrival, r.sequence_id) for r in step.residents if r.rank == rank)
+    return min(ages, default=(0, None))[1]

@@ -1,0 +1,57 @@
+"""Which tier is owed?
+
+A floor is a share of service guaranteed to a tier while it is backlogged (mClock: reservation).
+Strict priority serves tiers in order; what it withholds from a tier's floor is counted here, and a
+tier that is owed goes first. Service is in cost units, so time does not come into it.
+"""
+
+from collections.abc import Sequence
+from math import isfinite
+
+
+class FloorLedger:
+    """The deficit of each rank: `max(0, deficit + floor * total - own)` while backlogged, else 0.
+
+    A tier without backlog banks nothing. `quantum` is the least deficit that is acted upon.
+    Raises ValueError for floors outside [0, 1) or adding up to 1, and for a quantum not above 0.
+    """
+
+    def __init__(self, floors: Sequence[float], quantum: float) -> None:
+        if not all(isfinite(floor) and 0 <= floor < 1 for floor in floors) or sum(floors) >= 1:
+            raise ValueError(f"floors must be shares that add up to less than 1, got {floors}")
+        if not (isfinite(quantum) and quantum > 0):
+            raise ValueError(f"quantum must be above 0, got {quantum}")
+        self._floors = tuple(floors)
+        self._quantum = quantum
+        self._deficits = [0.0] * len(self._floors)
+
+    def settle(
+        self, served: Sequence[float], backlogged: Sequence[bool], blocked: Sequence[bool] = ()
+    ) -> None:
+        """Account for service: `served` per rank, while the `backlogged` ranks had work waiting.
+
+        A negative entry takes back what was counted too much. A `blocked` rank had work but could
+        not be served whatever the order (no credit, no memory): its deficit stays as it is, so
+        that it does not return with a claim that shuts out the tiers above. `blocked` may be
+        empty: none is.
+        """
+        total = sum(served)
+        for rank, floor in enumerate(self._floors):
+            if not backlogged[rank]:
+                self._deficits[rank] = 0.0
+            elif not (blocked and blocked[rank]):
+                deficit = self._deficits[rank] + floor * total - served[rank]
+                self._deficits[rank] = max(0.0, deficit)
+
+    def owed(self) -> tuple[int, ...]:
+        """Return the ranks with a floor that are owed at least the quantum, the most owed first."""
+        owed = [
+            rank
+            for rank, floor in enumerate(self._floors)
+            if floor > 0 and self._deficits[rank] >= self._quantum
+        ]
+        return tuple(sorted(owed, key=lambda rank: (-self._deficits[rank], rank)))
+
+    def deficit(self, rank: int) -> float:
+        """Return what `rank` is owed, in cost units."""
+        return self._deficits[rank]

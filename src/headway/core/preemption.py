@@ -1,0 +1,68 @@
+"""Who gives way when slots or blocks run out?
+
+Edges point only to a less urgent tier that allows it, or, for blocks and between residents, from an
+older to a younger request of one tier; so they have no cycle. A protected request never gives way.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headway.core.step import Candidate, Resident, TierLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A resident that may be preempted, with what that gains and loses."""
+
+    sequence_id: str
+    rank: int
+    arrival: int
+    num_gained: int
+    """Blocks by which the requester's shortage shrinks."""
+    num_computed: int
+    """Tokens of work lost, at most: what the prefix cache keeps is not lost."""
+
+
+def may_preempt(
+    requester: Resident | Candidate, victim: Resident, tiers: Sequence[TierLimits]
+) -> bool:
+    """Whether `requester` may take the blocks of `victim`, and, if less urgent, its slot.
+
+    1. Never a protected one. 2. A less urgent one whose tier is preemptible. 3. Of the same tier
+    only by a resident, and only a younger one: who waits does not push out an equal.
+    """
+    if victim.protected:
+        return False
+    if victim.rank != requester.rank:
+        return victim.rank > requester.rank and tiers[victim.rank].preemptible
+    return isinstance(requester, Resident) and victim.arrival > requester.arrival
+
+
+def choose_victims(
+    candidates: Iterable[Victim], *, num_blocks: int, num_slots: int
+) -> tuple[str, ...] | None:
+    """Return whom to preempt to gain `num_blocks` and `num_slots`, or None if all do not suffice.
+
+    Least urgent tier first; in a tier, those that suffice alone before those that do not, then the
+    one with the least work to lose, then the youngest. Nobody is preempted in vain.
+    """
+
+    def preference(victim: Victim) -> tuple[int, bool, int, int]:
+        insufficient = victim.num_gained < num_blocks
+        return -victim.rank, insufficient, victim.num_computed, -victim.arrival
+
+    chosen: list[Victim] = []
+    gained = 0
+    for victim in sorted(candidates, key=preference):
+        if gained >= num_blocks and len(chosen) >= num_slots:
+            break
+        if victim.num_gained > 0 or len(chosen) < num_slots:
+            chosen.append(victim)
+            gained += victim.num_gained
+    if gained < num_blocks or len(chosen) < num_slots:
+        return None
+    for victim in reversed(chosen.copy()):
+        if gained - victim.num_gained >= num_blocks and len(chosen) > num_slots:
+            chosen.remove(victim)
+            gained -= victim.num_gained
+    return tuple(victim.sequence_id for victim in chosen)

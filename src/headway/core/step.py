@@ -1,0 +1,173 @@
+"""What does the step planner look at, and what does it answer?
+
+The values on both sides of `batching.plan_step`. A *resident* holds blocks and a slot, a
+*candidate* waits for both. Nothing separates prefill from decode: a sequence has `num_tokens` known
+tokens, `num_computed` of them have their keys and values in the pool; the difference is its work.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A sequence that holds blocks."""
+
+    sequence_id: str
+    rank: int
+    arrival: int
+    """Position in the order of arrival; the smaller is the older. No two are equal."""
+    num_tokens: int
+    num_computed: int
+    max_num_tokens: int
+    """Most tokens it may ever hold."""
+    last_step: int = -1
+    """The latest step that computed something of it."""
+    protected: bool = False
+    """Preempted as often as allowed: nobody takes its blocks, and all it may need are kept."""
+
+    @property
+    def num_left(self) -> int:
+        """Known tokens still to compute; 1 is a decode."""
+        return self.num_tokens - self.num_computed
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A sequence that waits to be admitted, for the first time or after a preemption."""
+
+    sequence_id: str
+    rank: int
+    arrival: int
+    num_tokens: int
+    max_num_tokens: int
+    protected: bool = False
+    overtaken: int = 0
+    """How often a request behind it was admitted while this one did not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a candidate need not compute."""
+
+    num_tokens: int = 0
+    num_evictable: int = 0
+    """Matched blocks without a holder: pinning them uses up what is available."""
+    parent_id: str | None = None
+    """The resident sibling that the tokens are forked from; None: the prefix cache."""
+
+
+class Memory(Protocol):
+    """Answers about KV blocks as they stand before the step; asking changes nothing."""
+
+    @property
+    def block_size(self) -> int:
+        """Tokens in one block."""
+
+    @property
+    def num_available(self) -> int:
+        """Blocks that can be taken now: free, or cached without a holder."""
+
+    def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
+        """Return how many blocks a resident must take to hold `num_tokens`."""
+
+    def releasable(self, sequence_id: str) -> int:
+        """Return how many blocks become available when this resident is preempted."""
+
+    def match(self, sequence_id: str) -> Match:
+        """Return what the candidate finds already computed, at most all its tokens but one."""
+
+
+class Waiting(Protocol):
+    """The candidates of one tier in the order in which they are to be admitted."""
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+
+    def in_order(self) -> Iterator[Candidate]:
+        """Yield candidates lazily. One that was yielded and not admitted keeps its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierLimits:
+    """What one tier may claim in a step; the position in the list is its rank."""
+
+    floor: float = 0.0
+    """Share of the service that is guaranteed while it is backlogged."""
+    reserved_slots: int = 0
+    """Slots that lower tiers leave free for this one, the ones it uses included."""
+    reserved_blocks: int = 0
+    """Blocks that admissions of lower tiers leave available."""
+    preemptible: bool = True
+    active_budget: int | None = None
+    """Most tokens in a step while this tier has work, from its gap target; None: no target."""
+    recent_budget: int | None = None
+    """Most tokens in a step while a request of it may arrive, from its TTFT target."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepLimits:
+    """What a step may hold."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    tiers: tuple[TierLimits, ...]
+    enable_chunked_prefill: bool = True
+    max_overtakes: int = 8
+    """How often a candidate that does not fit may be overtaken before all behind it wait."""
+    lookahead: int = 8
+    """How many candidates of a tier that do not fit are looked past in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepInput:
+    """What the planner sees: everything, as it stands before the step."""
+
+    residents: tuple[Resident, ...]
+    waiting: tuple[Waiting, ...]
+    """By rank."""
+    memory: Memory
+    owed: tuple[int, ...] = ()
+    """Ranks behind their floor, the most owed first."""
+    recent: frozenset[int] = frozenset()
+    """Ranks of which a request was here a short while ago."""
+
+
+class Wait(StrEnum):
+    """Why a sequence with work is not in the step."""
+
+    TOKENS = "tokens"
+    """The token budget went to others: a resident is parked, its KV kept."""
+    BLOCKS = "blocks"
+    SLOTS = "slots"
+    HELD = "held"
+    """One that is ahead and does not fit was overtaken as often as allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Tokens of one sequence that the step computes."""
+
+    sequence_id: str
+    num_tokens: int
+    num_cached: int = 0
+    """For an admission: tokens taken from the prefix cache or from `parent_id`."""
+    is_admission: bool = False
+    parent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """What the step does: preempt, admit, compute; in this order."""
+
+    items: tuple[Item, ...]
+    preempted: tuple[str, ...]
+    token_budget: int
+    budget_rank: int | None
+    """The tier whose latency target set the budget; None: `max_num_batched_tokens` did."""
+    waits: dict[str, Wait] = field(default_factory=dict)
+    """By sequence id: residents that sit out, and the candidates that were looked at."""
+    overtaken: dict[str, int] = field(default_factory=dict)
+    """By sequence id: how often it was overtaken in this step."""

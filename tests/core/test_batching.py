@@ -1,0 +1,351 @@
+"""Is the plan within its limits, and does it serve whom it must?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.core.batching import plan_step
+from headway.core.step import (
+    Candidate,
+    Match,
+    Resident,
+    StepInput,
+    StepLimits,
+    StepPlan,
+    TierLimits,
+    Wait,
+)
+
+BLOCK = 16
+PLAIN = (TierLimits(preemptible=False), TierLimits(), TierLimits())
+
+
+@dataclass
+class Pool:
+    """A pool without sharing: a sequence holds the blocks of its computed tokens, no others."""
+
+    num_blocks: int
+    residents: tuple[Resident, ...]
+    matches: dict[str, Match] = field(default_factory=dict)
+    block_size: int = BLOCK
+
+    @property
+    def num_available(self) -> int:
+        """Blocks nobody holds."""
+        return self.num_blocks - sum(self.releasable(r.sequence_id) for r in self.residents)
+
+    def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
+        """See `Memory`."""
+        return max(0, blocks(num_tokens) - blocks(num_computed))
+
+    def releasable(self, sequence_id: str) -> int:
+        """See `Memory`."""
+        held = next(r for r in self.residents if r.sequence_id == sequence_id)
+        return blocks(held.num_computed)
+
+    def match(self, sequence_id: str) -> Match:
+        """See `Memory`."""
+        return self.matches.get(sequence_id, Match())
+
+
+@dataclass
+class Line:
+    """Candidates in a given order."""
+
+    candidates: list[Candidate]
+
+    def __len__(self) -> int:
+        """See `Waiting`."""
+        return len(self.candidates)
+
+    def in_order(self) -> Iterator[Candidate]:
+        """See `Waiting`."""
+        return iter(self.candidates)
+
+
+def blocks(num_tokens: int) -> int:
+    """Blocks of so many tokens."""
+    return -(-num_tokens // BLOCK)
+
+
+def decode(name: str, rank: int, arrival: int, tokens: int = 20, last_step: int = 0) -> Resident:
+    """A resident with one token to compute."""
+    return Resident(name, rank, arrival, tokens + 1, tokens, tokens + 60, last_step)
+
+
+def prefill(name: str, rank: int, arrival: int, left: int, last_step: int = 0) -> Resident:
+    """A resident that has computed one block of its prompt."""
+    return Resident(name, rank, arrival, BLOCK + left, BLOCK, BLOCK + left + 20, last_step)
+
+
+def waits(name: str, rank: int, arrival: int, tokens: int, **more: int | bool) -> Candidate:
+    """A candidate."""
+    overtaken, protected = int(more.get("overtaken", 0)), bool(more.get("protected", False))
+    return Candidate(name, rank, arrival, tokens, tokens + 20, protected, overtaken)
+
+
+def plan(
+    residents: list[Resident],
+    candidates: list[Candidate],
+    *,
+    num_blocks: int = 1000,
+    owed: tuple[int, ...] = (),
+    recent: tuple[int, ...] = (),
+    limits: StepLimits | None = None,
+    matches: dict[str, Match] | None = None,
+) -> StepPlan:
+    """Plan a step of this situation."""
+    if limits is None:
+        limits = StepLimits(max_num_seqs=32, max_num_batched_tokens=64, tiers=PLAIN)
+    ranks = range(len(limits.tiers))
+    held = tuple(residents)
+    return plan_step(
+        StepInput(
+            residents=held,
+            waiting=tuple(Line([c for c in candidates if c.rank == rank]) for rank in ranks),
+            memory=Pool(num_blocks, held, {} if matches is None else matches),
+            owed=owed,
+            recent=frozenset(recent),
+        ),
+        limits,
+    )
+
+
+def tokens(step: StepPlan) -> dict[str, int]:
+    """Tokens by sequence."""
+    return {item.sequence_id: item.num_tokens for item in step.items}
+
+
+def test_all_decodes_and_a_prefill_that_fills_up() -> None:
+    """Every decode gets its token, a long prompt takes the rest."""
+    step = plan([decode("d", 1, 0), decode("e", 2, 1)], [waits("p", 2, 2, 400)])
+    assert tokens(step) == {"d": 1, "e": 1, "p": 62}
+
+
+def test_prefill_of_a_more_urgent_tier_parks_decodes_without_target() -> None:
+    """Parked: no token, not preempted, with the reason."""
+    decodes = [decode(f"d{i}", 2, i) for i in range(8)]
+    step = plan(decodes, [waits("c", 0, 99, 64)])
+    assert tokens(step) == {"c": 64}
+    assert step.preempted == ()
+    assert set(step.waits.values()) == {Wait.TOKENS}
+
+
+def test_decodes_of_a_tier_with_a_target_keep_half() -> None:
+    """A stream with a gap target gets its token while a more urgent prompt is computed."""
+    tiers = (TierLimits(preemptible=False), TierLimits(active_budget=32), TierLimits())
+    limits = StepLimits(max_num_seqs=32, max_num_batched_tokens=64, tiers=tiers)
+    step = plan([decode("d", 1, 0)], [waits("c", 0, 9, 64)], limits=limits)
+    assert tokens(step) == {"d": 1, "c": 31}
+    assert (step.token_budget, step.budget_rank) == (32, 1)
+
+
+def test_the_budget_of_a_tier_that_may_arrive_bounds_the_step() -> None:
+    """An arrival waits for the step under way, so it is short while arrivals are likely."""
+    tiers = (TierLimits(active_budget=8, recent_budget=24), TierLimits(), TierLimits())
+    limits = StepLimits(max_num_seqs=32, max_num_batched_tokens=64, tiers=tiers)
+    bulk = [waits("b", 2, 0, 400)]
+    assert plan([], bulk, limits=limits).token_budget == 64
+    assert plan([], bulk, limits=limits, recent=(0,)).token_budget == 24
+    assert plan([decode("c", 0, 1)], bulk, limits=limits, recent=(0,)).token_budget == 8
+
+
+def test_parked_decodes_take_turns() -> None:
+    """Clause 5: nobody is the fixed favourite."""
+    limits = StepLimits(max_num_seqs=32, max_num_batched_tokens=3, tiers=PLAIN)
+    turns = [0] * 8
+    for number in range(1, 17):
+        decodes = [decode(f"d{i}", 2, i, last_step=turns[i]) for i in range(8)]
+        for sequence_id in tokens(plan(decodes, [], limits=limits)):
+            turns[int(sequence_id[1:])] = number
+    assert min(turns) >= 14
+
+
+def test_a_long_prefill_leaves_half_to_those_behind() -> None:
+    """A8: a short prompt of the same tier does not wait for a long one."""
+    step = plan([prefill("long", 1, 0, 2000)], [waits("short", 1, 1, 20)])
+    assert tokens(step) == {"long": 44, "short": 20}
+
+
+def test_an_owed_tier_gets_its_share_first() -> None:
+    """G1: the floor is kept from the more urgent, in tokens."""
+    tiers = (TierLimits(), TierLimits(floor=0.15), TierLimits(floor=0.05))
+    limits = StepLimits(max_num_seqs=32, max_num_batched_tokens=100, tiers=tiers)
+    flood = [waits(f"c{i}", 0, i, 80) for i in range(5)]
+    step = plan([], [*flood, waits("b", 2, 9, 80)], limits=limits, owed=(2,))
+    assert tokens(step)["b"] == 10
+    assert sum(tokens(step).values()) == 100
+    assert "b" not in tokens(plan([], [*flood, waits("b", 2, 9, 80)], limits=limits))
+
+
+def test_one_victim_for_one_slot() -> None:
+    """A1: slots are full with bulk, blocks plentiful; one gives way, but not to an equal."""
+    limits = StepLimits(max_num_seqs=2, max_num_batched_tokens=16, tiers=PLAIN)
+    full = [decode("a", 2, 0, tokens=40), decode("b", 2, 1, tokens=30)]
+    step = plan(full, [waits("c", 0, 5, 8)], limits=limits)
+    assert step.preempted == ("b",)
+    assert tokens(step) == {"c": 8, "a": 1}
+    equal = plan(full, [waits("c", 2, 5, 8)], limits=limits)
+    assert (equal.preempted, equal.waits["c"]) == ((), Wait.SLOTS)
+
+
+def test_reserves_are_left_free_for_the_more_urgent() -> None:
+    """Lower tiers leave slots and blocks; an empty engine lends them out."""
+    tiers = (TierLimits(reserved_slots=1, reserved_blocks=4), TierLimits(), TierLimits())
+    limits = StepLimits(max_num_seqs=3, max_num_batched_tokens=64, tiers=tiers)
+    many = [waits(f"b{i}", 2, i, 8) for i in range(3)]
+    assert set(tokens(plan([], many, limits=limits))) == {"b0", "b1"}
+    large = waits("large", 2, 5, 100)
+    assert "large" in tokens(plan([], [large], limits=limits, num_blocks=8))
+    held = plan([decode("d", 2, 0, tokens=10)], [large], limits=limits, num_blocks=9)
+    assert held.waits["large"] is Wait.BLOCKS
+
+
+def test_residents_keep_the_blocks_their_prompts_need() -> None:
+    """A10(d): no second half-loaded prompt that would only push out the first."""
+    step = plan([prefill("a", 1, 0, 100)], [waits("b", 1, 1, 80)], num_blocks=12)
+    assert set(tokens(step)) == {"a"}
+    assert step.waits["b"] is Wait.BLOCKS
+
+
+def test_the_protected_keep_room_to_finish() -> None:
+    """G4: others neither take what a protected one holds nor what it may still need."""
+    safe = Resident("safe", 2, 0, 33, 32, 160, 0, protected=True)
+    step = plan([safe, decode("c", 0, 9, tokens=32)], [], num_blocks=12)
+    assert step.waits == {"c": Wait.BLOCKS}
+    assert tokens(step) == {"safe": 1}
+    second = waits("second", 2, 3, 16, protected=True)
+    assert plan([safe], [second]).waits["second"] is Wait.BLOCKS
+
+
+def test_who_does_not_fit_is_overtaken_a_bounded_number_of_times() -> None:
+    """A10(c): then nothing behind it is admitted until it fits."""
+    running = [decode("d", 0, 0, tokens=100)]
+    large, small = waits("large", 0, 1, 120), waits("small", 1, 2, 10)
+    step = plan(running, [large, small], num_blocks=12)
+    assert "small" in tokens(step)
+    assert step.overtaken == {"large": 1}
+    held = plan(running, [waits("large", 0, 1, 120, overtaken=8), small], num_blocks=12)
+    assert tokens(held) == {"d": 1}
+
+
+def test_an_overdue_floor_goes_before_the_more_urgent() -> None:
+    """G1 for slots: a tier that is owed, and was overtaken often enough, holds the others."""
+    limits = StepLimits(max_num_seqs=2, max_num_batched_tokens=64, tiers=PLAIN)
+    waiting = [waits("c", 0, 5, 8), waits("b", 2, 1, 8, overtaken=8)]
+    step = plan([decode("x", 0, 0)], waiting, limits=limits, owed=(2,))
+    assert "b" in tokens(step)
+    assert "c" not in tokens(step)
+
+
+def test_whole_prompts_without_chunking() -> None:
+    """One prompt may exceed the budget, alone; the next waits its turn."""
+    limits = StepLimits(8, 16, PLAIN, enable_chunked_prefill=False)
+    step = plan([decode("d", 1, 0)], [waits("p", 1, 1, 50), waits("q", 1, 2, 50)], limits=limits)
+    assert tokens(step) == {"d": 1, "p": 50}
+
+
+def test_a_fork_is_not_planned_from_a_victim() -> None:
+    """A sibling that gives way in the same step is nothing to start from."""
+    limits = StepLimits(2, 64, PLAIN)
+    residents = [decode("parent", 2, 0, tokens=40), decode("c", 0, 1)]
+    waiting = [waits("c2", 0, 5, 8), waits("child", 2, 2, 41)]
+    matches = {"child": Match(39, 0, "parent")}
+    step = plan(residents, waiting, limits=limits, matches=matches)
+    assert step.preempted == ("parent",)
+    assert "child" not in tokens(step)
+
+
+def test_when_nobody_may_give_way_the_oldest_of_the_most_urgent_goes_on() -> None:
+    """G6: even where a tier is exempt from preemption, nothing stands still."""
+    exempt = (TierLimits(), TierLimits(preemptible=False))
+    limits = StepLimits(8, 64, exempt)
+    stuck = [decode("c", 0, 0, tokens=96), decode("n", 1, 1, tokens=96)]
+    step = plan(stuck, [], num_blocks=12, limits=limits)
+    assert tokens(step) == {"c": 1}
+    assert step.preempted == ("n",)
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[list[Resident], list[Candidate], int, StepLimits]:
+    """Residents that fit, candidates that fit alone, limits."""
+    num_blocks = draw(st.integers(4, 24))
+    residents: list[Resident] = []
+    left = num_blocks
+    for arrival in range(draw(st.integers(0, 6))):
+        computed = draw(st.integers(1, BLOCK * 4 - 1))
+        if blocks(computed) > left:
+            break
+        left -= blocks(computed)
+        room = num_blocks * BLOCK - computed
+        unknown = draw(st.integers(1, min(40, room)))
+        most = computed + unknown + draw(st.integers(0, room - unknown))
+        rank, turn = draw(st.integers(0, 2)), draw(st.integers(0, 3))
+        residents.append(
+            Resident(f"r{arrival}", rank, arrival, computed + unknown, computed, most, turn)
+        )
+    candidates = []
+    for arrival in range(100, 100 + draw(st.integers(0, 6))):
+        size = draw(st.integers(1, num_blocks * BLOCK))
+        candidates.append(
+            Candidate(
+                f"c{arrival}",
+                draw(st.integers(0, 2)),
+                arrival,
+                size,
+                draw(st.integers(size, num_blocks * BLOCK)),
+                overtaken=draw(st.integers(0, 9)),
+            )
+        )
+    limits = StepLimits(
+        max_num_seqs=draw(st.integers(max(1, len(residents)), 8)),
+        max_num_batched_tokens=draw(st.integers(1, 64)),
+        tiers=PLAIN,
+        enable_chunked_prefill=draw(st.booleans()),
+    )
+    return residents, candidates, num_blocks, limits
+
+
+@settings(max_examples=400, deadline=None)
+@given(situations(), st.sampled_from([(), (2,), (1, 2), (2, 1)]))
+def test_every_plan_can_be_done(
+    situation: tuple[list[Resident], list[Candidate], int, StepLimits], owed: tuple[int, ...]
+) -> None:
+    """Clauses 1, 3 and 4, and A2: what is planned runs, and nobody both runs and gives way."""
+    residents, candidates, num_blocks, limits = situation
+    step = plan(residents, candidates, num_blocks=num_blocks, limits=limits, owed=owed)
+    planned = tokens(step)
+    assert len(planned) == len(step.items)
+    assert not planned.keys() & set(step.preempted)
+    assert bool(planned) == bool(residents or candidates)
+    held, slots = 0, 0
+    for r in residents:
+        if r.sequence_id not in step.preempted:
+            slots += 1
+            held += blocks(r.num_computed + planned.get(r.sequence_id, 0))
+        assert planned.get(r.sequence_id, 1) >= 1
+        assert planned.get(r.sequence_id, 0) <= r.num_left
+    for c in candidates:
+        slots += c.sequence_id in planned
+        held += blocks(planned.get(c.sequence_id, 0))
+    assert held <= num_blocks
+    assert slots <= limits.max_num_seqs
+    if limits.enable_chunked_prefill:
+        assert sum(planned.values()) <= step.token_budget
+
+
+@settings(max_examples=300, deadline=None)
+@given(situations())
+def test_the_first_critical_is_in_the_first_plan(
+    situation: tuple[list[Resident], list[Candidate], int, StepLimits],
+) -> None:
+    """G2: whatever lower tiers run and wait, a critical request alone in its tier is planned."""
+    residents, candidates, num_blocks, limits = situation
+    lower = [r for r in residents if r.rank > 0]
+    waiting = [c for c in candidates if c.rank > 0]
+    size = min(60, num_blocks * BLOCK)
+    arrival = Candidate("critical", 0, 999, size, size)
+    step = plan(lower, [*waiting, arrival], num_blocks=num_blocks, limits=limits)
+    assert "critical" in tokens(step)

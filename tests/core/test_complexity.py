@@ -1,0 +1,100 @@
+"""Does a decision take longer because more requests wait? (I12, in lines run, not in time.)"""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import headway.core
+from headway.core import Dispatcher, Prices, Tiers
+from tests.core.scenario import PATIENT, bounded, request
+
+CORE = str(Path(headway.core.__file__).parent)
+FREE = (1, 1, 1)
+
+
+def lines_run(action: Callable[[], object]) -> int:
+    """Return how many lines of the core `action` runs."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal count
+        if not frame.f_code.co_filename.startswith(CORE):
+            return None
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def filled(size: int, tenants: int, tiers: Tiers) -> Dispatcher:
+    """Return a dispatcher with `size` requests waiting, spread over tenants and tiers."""
+    flow = Dispatcher(tiers, Prices())
+    for number in range(size):
+        flow.enqueue(
+            request(
+                f"r{number}",
+                number % 3,
+                f"t{number % tenants}",
+                cost=1.0 + number * 7919 % 97,
+                arrival=number * 31 % size / size,
+                deadline=1e6 + number * 7919 % size,
+            ),
+            0.0,
+        )
+    return flow
+
+
+def worst_of_each(size: int, tenants: int) -> dict[str, int]:
+    """Return the most lines that one call of each kind ran, over 30 calls."""
+    flow = filled(size, tenants, PATIENT)
+    worst: dict[str, int] = {}
+
+    def measure(name: str, action: Callable[[], object]) -> None:
+        worst[name] = max(worst.get(name, 0), lines_run(action))
+
+    for number in range(30):
+        new = request(f"new{number}", number % 3, f"t{number % tenants}", deadline=2e6)
+        measure("enqueue", partial(flow.enqueue, new, 0.0))
+        measure("next", partial(flow.next, 0.0, FREE))
+        middle = f"r{size // 2 + number * 97 % (size // 4)}"
+        measure("remove", partial(flow.remove, middle))
+        measure("settle", partial(flow.settle, f"r{number}", 5.0, float(number)))
+        measure("idle", partial(flow.next, 0.0, (0, 0, 0)))
+        measure("predict", partial(flow.predicted_wait_s, new))
+    return worst
+
+
+@pytest.mark.parametrize("tenants", [1, 16, 500])
+def test_sixteen_times_the_queue_does_not_take_twice_the_steps(tenants: int) -> None:
+    small, large = worst_of_each(1_000, tenants), worst_of_each(16_000, tenants)
+    for name, lines in large.items():
+        assert lines <= 2 * small[name], f"{name}: {small[name]} lines, then {lines}"
+
+
+def test_refusing_at_a_full_queue_is_cheap() -> None:
+    counts = {}
+    for size in (1_002, 16_002):
+        flow = filled(size, 1, bounded(PATIENT, max_queued=size // 3))
+        counts[size] = [
+            lines_run(partial(flow.enqueue, request("more", 1, "t0"), 0.0)),
+            lines_run(partial(flow.enqueue, request("other", 1, "b"), 0.0)),
+        ]
+    small, large = counts.values()
+    assert large[0] <= 2 * small[0]
+    assert large[1] <= 2 * small[1]
+
+
+def test_control_a_linear_step_is_noticed() -> None:
+    small, large = (filled(size, 4, PATIENT) for size in (1_000, 16_000))
+    assert lines_run(large.check_integrity) > 8 * lines_run(small.check_integrity)

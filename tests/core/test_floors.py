@@ -1,0 +1,121 @@
+"""Does a backlogged tier get its floor in every window, and bank nothing?"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core.floors import FloorLedger
+
+MAX_COST = 10.0
+
+
+def shortfall(floor: float, served: list[tuple[float, float]]) -> float:
+    """Return the most that floor * total exceeds the own service in any window of `served`.
+
+    `served` holds (total, own) of each step. All windows at once, by the lowest prefix so far.
+    """
+    prefix, lowest, worst = 0.0, 0.0, 0.0
+    for total, own in served:
+        prefix += floor * total - own
+        worst = max(worst, prefix - lowest)
+        lowest = min(lowest, prefix)
+    return worst
+
+
+STEPS = st.lists(
+    st.tuples(
+        # Mostly backlogged, or no window would be long enough to matter.
+        st.lists(st.integers(0, 15).map(bool), min_size=3, max_size=3),
+        st.lists(st.integers(1, int(MAX_COST)), min_size=3, max_size=3),
+    ),
+    min_size=50,
+    max_size=150,
+)
+FLOORS = st.tuples(st.integers(0, 45), st.integers(0, 45)).map(
+    lambda shares: (0.0, shares[0] / 100, shares[1] / 100)
+)
+
+
+@given(FLOORS, STEPS, st.integers(1, 20))
+def test_g1_every_window_of_backlog_holds_the_floor(
+    floors: tuple[float, float, float],
+    steps: list[tuple[list[bool], list[int]]],
+    quantum: int,
+) -> None:
+    """G1: own service >= floor * total - (quantum + floor tiers * largest floor * largest cost)."""
+    ledger = FloorLedger(floors, float(quantum))
+    windows: list[list[tuple[float, float]]] = [[], [], []]
+    bound = quantum + sum(floor > 0 for floor in floors) * max(floors) * MAX_COST
+    for backlogged, costs in steps:
+        if not any(backlogged):
+            continue
+        owed = [rank for rank in ledger.owed() if backlogged[rank]]
+        rank = owed[0] if owed else backlogged.index(True)
+        served = [0.0, 0.0, 0.0]
+        served[rank] = float(costs[rank])
+        ledger.settle(served, backlogged)
+        for tier in (1, 2):
+            if backlogged[tier]:
+                windows[tier].append((sum(served), served[tier]))
+            else:
+                windows[tier].clear()
+            if floors[tier] > 0:
+                assert shortfall(floors[tier], windows[tier]) <= bound + 1e-9
+
+
+def test_control_without_the_ledger_the_same_bound_breaks() -> None:
+    served = [(10.0, 0.0)] * 100
+    assert shortfall(0.05, served) > 1.0 + 0.05 * MAX_COST
+
+
+def test_a_tier_without_backlog_banks_nothing() -> None:
+    ledger = FloorLedger((0.0, 0.2), 1.0)
+    for _ in range(100):
+        ledger.settle((10.0, 0.0), (True, False))
+    assert ledger.deficit(1) == 0
+    assert ledger.owed() == ()
+
+
+def test_a_blocked_tier_keeps_its_claim_but_does_not_pile_it_up() -> None:
+    ledger = FloorLedger((0.0, 0.2), 1.0)
+    ledger.settle((10.0, 0.0), (True, True))
+    before = ledger.deficit(1)
+    for _ in range(100):
+        ledger.settle((10.0, 0.0), (True, True), (False, True))
+    assert ledger.deficit(1) == before == 2.0
+
+
+def test_surplus_is_not_counted_against_a_tier_later() -> None:
+    ledger = FloorLedger((0.0, 0.2), 1.0)
+    ledger.settle((0.0, 1000.0), (True, True))
+    ledger.settle((10.0, 0.0), (True, True))
+    assert ledger.owed() == (1,)
+
+
+def test_the_most_owed_goes_first_and_ties_by_rank() -> None:
+    ledger = FloorLedger((0.0, 0.1, 0.2, 0.2), 1.0)
+    ledger.settle((10.0, 0.0, 0.0, 0.0), (True, True, True, True))
+    assert ledger.owed() == (2, 3, 1)
+
+
+def test_taking_back_what_was_counted_too_much() -> None:
+    ledger = FloorLedger((0.0, 0.5), 1.0)
+    ledger.settle((0.0, 10.0), (True, True))
+    ledger.settle((0.0, -4.0), (True, True))
+    assert ledger.deficit(1) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("floors", "quantum"),
+    [
+        ((0.5, 0.5), 1.0),
+        ((-0.1,), 1.0),
+        ((1.0,), 1.0),
+        ((float("nan"),), 1.0),
+        ((0.1,), 0.0),
+        ((0.1,), float("inf")),
+    ],
+)
+def test_impossible_floors_are_refused(floors: tuple[float, ...], quantum: float) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        FloorLedger(floors, quantum)

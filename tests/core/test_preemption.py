@@ -1,0 +1,88 @@
+"""Does the right one give way, and nobody in vain?"""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core.preemption import Victim, choose_victims, may_preempt
+from headway.core.step import Candidate, Resident, TierLimits
+
+TIERS = (TierLimits(preemptible=False), TierLimits(), TierLimits())
+
+
+def resident(rank: int, arrival: int, *, protected: bool = False) -> Resident:
+    """A resident of which only place and protection matter."""
+    return Resident(f"r{arrival}", rank, arrival, 10, 5, 20, protected=protected)
+
+
+def candidate(rank: int, arrival: int) -> Candidate:
+    """A candidate of which only place matters."""
+    return Candidate(f"c{arrival}", rank, arrival, 10, 20)
+
+
+victims = st.lists(
+    st.builds(
+        Victim,
+        sequence_id=st.uuids().map(str),
+        rank=st.integers(0, 3),
+        arrival=st.integers(0, 1000),
+        num_gained=st.integers(0, 6),
+        num_computed=st.integers(0, 100),
+    ),
+    max_size=8,
+    unique_by=lambda v: v.sequence_id,
+)
+
+
+@given(victims, st.integers(0, 12), st.integers(0, 2))
+def test_enough_and_nobody_in_vain(
+    candidates: list[Victim], num_blocks: int, num_slots: int
+) -> None:
+    """The chosen suffice and none of them could be spared; None only if all do not suffice."""
+    gains = {victim.sequence_id: victim.num_gained for victim in candidates}
+    chosen = choose_victims(candidates, num_blocks=num_blocks, num_slots=num_slots)
+    if chosen is None:
+        assert sum(gains.values()) < num_blocks or len(candidates) < num_slots
+        return
+    gained = sum(gains[sequence_id] for sequence_id in chosen)
+    assert len(set(chosen)) == len(chosen) >= num_slots
+    assert gained >= num_blocks
+    if len(chosen) > num_slots:
+        assert all(gained - gains[sequence_id] < num_blocks for sequence_id in chosen)
+
+
+def test_the_least_urgent_then_the_least_work_lost_then_the_youngest() -> None:
+    """The order of preference, seen by asking for one slot."""
+    normal = Victim("normal", 1, 9, 5, 0)
+    worked = Victim("worked", 2, 8, 5, 60)
+    older = Victim("older", 2, 1, 5, 20)
+    younger = Victim("younger", 2, 2, 5, 20)
+    assert choose_victims([normal, worked, older, younger], num_blocks=0, num_slots=1) == (
+        "younger",
+    )
+    assert choose_victims([normal, worked, older], num_blocks=0, num_slots=1) == ("older",)
+    assert choose_victims([normal, worked], num_blocks=0, num_slots=1) == ("worked",)
+
+
+def test_one_who_suffices_alone_comes_first() -> None:
+    """A little more work is lost, but one request is disturbed instead of two."""
+    small, large = Victim("small", 2, 1, 1, 5), Victim("large", 2, 2, 4, 50)
+    assert choose_victims([small, large], num_blocks=3, num_slots=0) == ("large",)
+
+
+@given(st.integers(0, 2), st.integers(0, 2), st.integers(0, 9), st.integers(0, 9))
+def test_edges_point_down_or_to_the_younger(
+    mine: int, other: int, my_age: int, other_age: int
+) -> None:
+    """G4: so preemption has no cycle."""
+    victim = resident(other, other_age)
+    allowed = may_preempt(resident(mine, my_age), victim, TIERS)
+    assert allowed == (other > mine or (other == mine and other_age > my_age))
+    assert may_preempt(candidate(mine, my_age), victim, TIERS) == (other > mine)
+
+
+def test_the_protected_and_the_not_preemptible_stay() -> None:
+    """G4: preemptions of one request are bounded; a tier may be exempt as a whole."""
+    exempt = (TierLimits(), TierLimits(preemptible=False), TierLimits())
+    assert not may_preempt(resident(0, 0), resident(2, 5, protected=True), TIERS)
+    assert not may_preempt(resident(0, 0), resident(1, 5), exempt)
+    assert may_preempt(resident(1, 0), resident(1, 5), exempt)
