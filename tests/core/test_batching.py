@@ -1,6 +1,6 @@
 """Is the plan within its limits, and does it serve whom it must?"""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
@@ -34,16 +34,15 @@ class Pool:
     @property
     def num_available(self) -> int:
         """Blocks nobody holds."""
-        return self.num_blocks - sum(self.releasable(r.sequence_id) for r in self.residents)
+        return self.num_blocks - self.releasable([r.sequence_id for r in self.residents], ())
 
     def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
         """See `Memory`."""
         return max(0, blocks(num_tokens) - blocks(num_computed))
 
-    def releasable(self, sequence_id: str) -> int:
+    def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
         """See `Memory`."""
-        held = next(r for r in self.residents if r.sequence_id == sequence_id)
-        return blocks(held.num_computed)
+        return sum(blocks(r.num_computed) for r in self.residents if r.sequence_id in sequence_ids)
 
     def match(self, sequence_id: str) -> Match:
         """See `Memory`."""

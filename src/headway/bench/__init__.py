@@ -1,0 +1,1 @@
+"""Load and measurement against any OpenAI-compatible server."""

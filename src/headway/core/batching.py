@@ -1,9 +1,9 @@
 """What does this step compute?
 
 Tiers are served strictly by rank, each with the tokens that `budget.py` leaves it: the decodes of
-all tiers, then tier by tier the prefills of residents and the admissions; what is left goes to
-those that were cut short. Compute pressure parks, which loses nothing; only a lack of slots or
-blocks preempts (`preemption.py`).
+all tiers, then tier by tier the decodes that may now have more, the prefills of residents and the
+admissions; what is left goes to those that were cut short. Compute pressure parks, which loses
+nothing; only a lack of slots or blocks preempts (`preemption.py`).
 """
 
 from collections.abc import Iterator
@@ -50,9 +50,10 @@ class _Planner:
             if self._held_from <= rank:
                 self._held_from = 0
         for rank in self._ranks:
+            self._serve_decodes(rank, last_turn=False)
             self._serve_prefills(rank, last_turn=False)
             self._admit(rank)
-            self.draft.budget.release_floor(rank)
+            self.draft.budget.end_turn(rank)
         for rank in self._ranks:
             self._serve_decodes(rank, last_turn=True)
             self._serve_prefills(rank, last_turn=True)

@@ -15,16 +15,26 @@ class TokenBudget:
 
     1. The total is `max_num_batched_tokens`, or less while a tier with a latency target has work.
     2. A tier that is owed its floor keeps that share of the tokens, whatever others want.
-    3. A decode leaves tokens to the prefills of more urgent tiers: all they want if its own tier
-       promises nothing, half of the total if it has a target. It leaves half to those of its tier.
+    3. A decode leaves tokens to the prefills of more urgent tiers that have not had their turn: all
+       they want if its own tier promises nothing, at most half if it has a target. It leaves half
+       to the started prefills of its tier, and nothing to those not admitted yet.
     """
 
     def __init__(self, step: StepInput, limits: StepLimits) -> None:
         self._tiers = limits.tiers
-        self._decodes, self._prefills = _wanted(step, limits)
+        self._started = [0] * len(limits.tiers)
+        self._decodes = [0] * len(limits.tiers)
+        for resident in step.residents:
+            kind = self._decodes if resident.num_left == 1 else self._started
+            kind[resident.rank] += resident.num_left
+        self._prefills = [
+            started + _wanted_by(waiting, limits)
+            for started, waiting in zip(self._started, step.waiting, strict=True)
+        ]
         self.total, self.rank = _total(step, limits, self._decodes, self._prefills)
         self.left = self.total
         self._floors = self._keep_floors(step.owed)
+        self._half = (self.total - sum(self._floors)) // 2
 
     def _keep_floors(self, owed: tuple[int, ...]) -> list[int]:
         floors = [0] * len(self._tiers)
@@ -36,12 +46,11 @@ class TokenBudget:
 
     def for_decodes(self, rank: int) -> int:
         """Return how many tokens decodes of this tier may take now."""
-        half = self.total // 2
-        urgent, own = sum(self._prefills[:rank]), self._prefills[rank]
+        urgent, own = sum(self._prefills[:rank]), self._started[rank]
         if self._tiers[rank].active_budget is None:
-            kept = urgent + min(own, half)
+            kept = urgent + min(own, self._half)
         else:
-            kept = min(urgent + own, half)
+            kept = min(urgent + own, self._half)
         return max(self.for_prefills(rank) - kept, min(self._floors[rank], self.left))
 
     def for_prefills(self, rank: int) -> int:
@@ -58,20 +67,10 @@ class TokenBudget:
         """Return the tokens of a sequence that was planned and then preempted."""
         self.left += num_tokens
 
-    def release_floor(self, rank: int) -> None:
-        """Keep nothing more for this tier: it had its turn."""
+    def end_turn(self, rank: int) -> None:
+        """Keep nothing more for this tier."""
         self._floors[rank] = 0
-
-
-def _wanted(step: StepInput, limits: StepLimits) -> tuple[list[int], list[int]]:
-    """Return by rank the tokens that decodes and prefills could use in this step."""
-    decodes, prefills = [0] * len(limits.tiers), [0] * len(limits.tiers)
-    for resident in step.residents:
-        kind = decodes if resident.num_left == 1 else prefills
-        kind[resident.rank] += resident.num_left
-    for rank, waiting in enumerate(step.waiting):
-        prefills[rank] += _wanted_by(waiting, limits)
-    return decodes, prefills
+        self._prefills[rank] = 0
 
 
 def _wanted_by(waiting: Waiting, limits: StepLimits) -> int:

@@ -90,9 +90,8 @@ class Draft:
             return Wait.BLOCKS
         shortage = self._room.shortage_to_admit(candidate, match)
         if shortage > 0 or slots == 0:
-            shortage = self._room.shortage_to_admit(candidate, match, preempting=True)
             num_slots = 1 if slots == 0 else 0
-            if not self._make_room(candidate, shortage, num_slots, keep=match.parent_id):
+            if not self._make_room(candidate, shortage, num_slots, match=match):
                 return Wait.BLOCKS if slots else Wait.SLOTS
         self._room.admit(candidate, match, match.num_tokens + num_tokens)
         self.budget.take(candidate.rank, num_tokens)
@@ -111,7 +110,7 @@ class Draft:
         shortage: int,
         num_slots: int,
         *,
-        keep: str | None = None,
+        match: Match | None = None,
         by_force: bool = False,
     ) -> bool:
         """Preempt until the requester lacks nothing, or change nothing and return False."""
@@ -119,15 +118,18 @@ class Draft:
         if by_force:
             allowed = (r for r in self.residents.values() if r is not requester)
         else:
-            allowed = self._preemptible(requester, keep, for_slot=num_slots > 0)
+            parent_id = None if match is None else match.parent_id
+            allowed = self._preemptible(requester, parent_id, for_slot=num_slots > 0)
         victims = choose_victims(
-            (self._victim(resident, requester) for resident in allowed),
-            num_blocks=self._room.to_gain(shortage),
+            (Victim(r.sequence_id, r.rank, r.arrival, r.num_computed) for r in allowed),
+            lambda sequence_ids: self._room.gain(sequence_ids, requester, match),
+            num_blocks=shortage,
             num_slots=num_slots,
         )
-        for sequence_id in victims or ():
-            self._preempt(sequence_id)
-        return victims is not None
+        if victims is None:
+            return False
+        self._preempt(victims)
+        return True
 
     def _preemptible(
         self, requester: Resident | Candidate, keep: str | None, *, for_slot: bool
@@ -139,22 +141,15 @@ class Draft:
             if not (kept or anchored) and may_preempt(requester, resident, self._tiers):
                 yield resident
 
-    def _victim(self, resident: Resident, requester: Resident | Candidate) -> Victim:
-        return Victim(
-            sequence_id=resident.sequence_id,
-            rank=resident.rank,
-            arrival=resident.arrival,
-            num_gained=self._room.gain(resident, requester),
-            num_computed=resident.num_computed,
-        )
-
-    def _preempt(self, sequence_id: str) -> None:
-        item = self.items.pop(sequence_id, None)
-        if item is not None:
-            self.budget.give_back(item.num_tokens)
-        self._room.preempt(self.residents.pop(sequence_id))
-        self.waits.pop(sequence_id, None)
-        self.preempted.append(sequence_id)
+    def _preempt(self, victims: tuple[str, ...]) -> None:
+        self._room.preempt([self.residents[victim] for victim in victims])
+        for victim in victims:
+            item = self.items.pop(victim, None)
+            if item is not None:
+                self.budget.give_back(item.num_tokens)
+            del self.residents[victim]
+            self.waits.pop(victim, None)
+            self.preempted.append(victim)
 
 
 def _oldest(step: StepInput, rank: int) -> str | None:

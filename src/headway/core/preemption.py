@@ -4,7 +4,7 @@ Edges point only to a less urgent tier that allows it, or, for blocks and betwee
 older to a younger request of one tier; so they have no cycle. A protected request never gives way.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from headway.core.step import Candidate, Resident, TierLimits
@@ -12,13 +12,11 @@ from headway.core.step import Candidate, Resident, TierLimits
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A resident that may be preempted, with what that gains and loses."""
+    """A resident that may be preempted, with what that loses."""
 
     sequence_id: str
     rank: int
     arrival: int
-    num_gained: int
-    """Blocks by which the requester's shortage shrinks."""
     num_computed: int
     """Tokens of work lost, at most: what the prefix cache keeps is not lost."""
 
@@ -39,30 +37,36 @@ def may_preempt(
 
 
 def choose_victims(
-    candidates: Iterable[Victim], *, num_blocks: int, num_slots: int
+    candidates: Iterable[Victim],
+    blocks_gained: Callable[[Collection[str]], int],
+    *,
+    num_blocks: int,
+    num_slots: int,
 ) -> tuple[str, ...] | None:
     """Return whom to preempt to gain `num_blocks` and `num_slots`, or None if all do not suffice.
 
     Least urgent tier first; in a tier, those that suffice alone before those that do not, then the
     one with the least work to lose, then the youngest. Nobody is preempted in vain.
+    `blocks_gained` tells what several gain together: with blocks that they share, that is more than
+    the sum.
     """
 
     def preference(victim: Victim) -> tuple[int, bool, int, int]:
-        insufficient = victim.num_gained < num_blocks
+        insufficient = num_blocks > 0 and blocks_gained((victim.sequence_id,)) < num_blocks
         return -victim.rank, insufficient, victim.num_computed, -victim.arrival
 
-    chosen: list[Victim] = []
-    gained = 0
+    def suffice(sequence_ids: Collection[str]) -> bool:
+        enough_slots = len(sequence_ids) >= num_slots
+        return enough_slots and (num_blocks <= 0 or blocks_gained(sequence_ids) >= num_blocks)
+
+    chosen: list[str] = []
     for victim in sorted(candidates, key=preference):
-        if gained >= num_blocks and len(chosen) >= num_slots:
+        if suffice(chosen):
             break
-        if victim.num_gained > 0 or len(chosen) < num_slots:
-            chosen.append(victim)
-            gained += victim.num_gained
-    if gained < num_blocks or len(chosen) < num_slots:
+        chosen.append(victim.sequence_id)
+    if not suffice(chosen):
         return None
-    for victim in reversed(chosen.copy()):
-        if gained - victim.num_gained >= num_blocks and len(chosen) > num_slots:
-            chosen.remove(victim)
-            gained -= victim.num_gained
-    return tuple(victim.sequence_id for victim in chosen)
+    for sequence_id in reversed(chosen.copy()):
+        rest = [other for other in chosen if other != sequence_id]
+        chosen = rest if suffice(rest) else chosen
+    return tuple(chosen)

@@ -1,10 +1,10 @@
 """Which blocks and slots may a sequence take in this step?
 
-Arithmetic on numbers taken before the step. Where a preemption makes one uncertain, the cautious
-one is used, so that what is planned can always be done.
+Arithmetic on numbers taken before the step. Where two candidates match the same blocks, both count
+them as used up: what is planned can always be done.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from headway.core.step import Candidate, Match, Memory, Resident, TierLimits
 
@@ -25,12 +25,12 @@ class Room:
     ) -> None:
         self._memory = memory
         self._tiers = tiers
-        self._available = memory.num_available
+        self._used = 0
+        self._taken: dict[str, int] = {}
+        self._pinned: set[int] = set()
+        self._preempted: list[str] = []
         self._promised: dict[str, int] = {}
         self._protected: dict[str, int] = {}
-        self._taken: dict[str, int] = {}
-        self._shared = 0
-        self._preempted = False
         self._slots = max_num_seqs
         self._residents = [0] * len(tiers)
         self._blocks_used = [0] * len(tiers)
@@ -65,43 +65,46 @@ class Room:
     def shortage_to_grow(self, resident: Resident, blocks: int) -> int:
         """Return how many blocks are lacking to take `blocks`; 0 or less: none."""
         kept = sum(self._protected.values()) - self._protected.get(resident.sequence_id, 0)
-        return blocks - (self._available - kept)
+        return blocks - (self._available() - kept)
 
     def grow(self, resident: Resident, blocks: int) -> None:
         """Take the blocks."""
         sequence_id = resident.sequence_id
-        self._available -= blocks
+        self._used += blocks
         self._taken[sequence_id] = self._taken.get(sequence_id, 0) + blocks
         self._promised[sequence_id] = max(0, self._promised[sequence_id] - blocks)
         if sequence_id in self._protected:
             self._protected[sequence_id] = max(0, self._protected[sequence_id] - blocks)
 
-    def preempt(self, resident: Resident) -> None:
-        """Take back all that the resident holds and was planned to take."""
-        sequence_id = resident.sequence_id
-        gained = self._memory.releasable(sequence_id) - self._shared
-        self._available += max(0, gained) + self._taken.pop(sequence_id, 0)
-        self._promised.pop(sequence_id)
-        self._protected.pop(sequence_id, None)
-        self._slots += 1
-        self._residents[resident.rank] -= 1
-        self._preempted = True
+    def gain(
+        self, victims: Collection[str], requester: Resident | Candidate, match: Match | None
+    ) -> int:
+        """Return by how many blocks preempting these residents shrinks the requester's shortage.
 
-    def to_gain(self, shortage: int) -> int:
-        """Return the releasable blocks that victims must have between them to end a shortage.
-
-        An admission of this step may have matched blocks that a victim holds; those stay held.
+        For an admission, which leaves promises alone, also by what they were promised.
         """
-        return shortage + self._shared if shortage > 0 else 0
+        pins = match.blocks if match is not None else ()
+        gain = self._available(victims, pins) - self._available((), pins)
+        gain += sum(self._taken.get(victim, 0) for victim in victims)
+        if isinstance(requester, Candidate):
+            gain += sum(self._promised[victim] for victim in victims)
+        return gain
 
-    def gain(self, resident: Resident, requester: Resident | Candidate) -> int:
-        """Return by how much preempting the resident would reduce the requester's shortage.
+    def _available(self, victims: Collection[str] = (), pins: Collection[int] = ()) -> int:
+        """Return the blocks that can be taken now, or could if these were preempted and pinned."""
+        leaving = (*self._preempted, *victims)
+        freed = self._memory.releasable(leaving, self._pinned.union(pins)) if leaving else 0
+        return self._memory.num_available - self._used + freed
 
-        For an admission, which leaves promises alone, also by what the resident was promised.
-        """
-        sequence_id = resident.sequence_id
-        gain = self._memory.releasable(sequence_id) + self._taken.get(sequence_id, 0)
-        return gain + self._promised[sequence_id] if isinstance(requester, Candidate) else gain
+    def preempt(self, victims: Collection[Resident]) -> None:
+        """Take back all that these residents hold and were planned to take."""
+        for victim in victims:
+            self._preempted.append(victim.sequence_id)
+            self._used -= self._taken.pop(victim.sequence_id, 0)
+            self._promised.pop(victim.sequence_id)
+            self._protected.pop(victim.sequence_id, None)
+            self._slots += 1
+            self._residents[victim.rank] -= 1
 
     # -- admissions -----------------------------------------------------------------------------
 
@@ -118,24 +121,16 @@ class Room:
         """Whether a protected sequence is resident; a second one waits for it."""
         return bool(self._protected)
 
-    def _to_admit(self, match: Match, num_tokens: int, *, preempting: bool) -> int:
-        """Return how many blocks are no longer available when a candidate holds `num_tokens`."""
-        cached = match.num_tokens // self._memory.block_size
-        pinned = match.num_evictable
-        if preempting and match.parent_id is None:
-            pinned = cached
-        return self._blocks(num_tokens) - cached + pinned
-
-    def shortage_to_admit(
-        self, candidate: Candidate, match: Match, *, preempting: bool = False
-    ) -> int:
-        """Return how many blocks are lacking to admit; 0 or less: none.
-
-        With `preempting`, matched blocks count as if victims were their only holders.
-        """
+    def shortage_to_admit(self, candidate: Candidate, match: Match) -> int:
+        """Return how many blocks are lacking to admit; 0 or less: none."""
         target = candidate.max_num_tokens if candidate.protected else candidate.num_tokens
-        needed = self._to_admit(match, target, preempting=preempting or self._preempted)
-        return needed - (self._available - sum(self._promised.values()) - self._reserve(candidate))
+        kept = sum(self._promised.values()) + self._reserve(candidate)
+        return self._to_admit(match, target) - (self._available(pins=match.blocks) - kept)
+
+    def _to_admit(self, match: Match, num_tokens: int) -> int:
+        """Return how many available blocks a candidate uses up by holding `num_tokens`."""
+        num_matched = match.num_tokens // self._memory.block_size
+        return self._blocks(num_tokens) - num_matched + match.num_evictable
 
     def _reserve(self, candidate: Candidate) -> int:
         if not any(self._residents):
@@ -149,13 +144,10 @@ class Room:
 
     def admit(self, candidate: Candidate, match: Match, num_tokens: int) -> None:
         """Take a slot and the blocks of `num_tokens`, and promise the rest."""
-        blocks = self._to_admit(match, num_tokens, preempting=self._preempted)
         target = candidate.max_num_tokens if candidate.protected else candidate.num_tokens
         rest = self._blocks(target) - self._blocks(num_tokens)
-        self._available -= blocks
+        self._used += self._to_admit(match, num_tokens)
+        self._pinned.update(match.blocks)
         self._promise(candidate.sequence_id, rest, protected=candidate.protected)
         self._slots -= 1
         self._residents[candidate.rank] += 1
-        if match.parent_id is None:
-            held = match.num_tokens // self._memory.block_size - match.num_evictable
-            self._shared += max(0, held)

@@ -5,7 +5,7 @@ The values on both sides of `batching.plan_step`. A *resident* holds blocks and 
 tokens, `num_computed` of them have their keys and values in the pool; the difference is its work.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -57,6 +57,8 @@ class Match:
     """Matched blocks without a holder: pinning them uses up what is available."""
     parent_id: str | None = None
     """The resident sibling that the tokens are forked from; None: the prefix cache."""
+    blocks: tuple[int, ...] = ()
+    """The matched blocks of the prefix cache."""
 
 
 class Memory(Protocol):
@@ -73,8 +75,11 @@ class Memory(Protocol):
     def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
         """Return how many blocks a resident must take to hold `num_tokens`."""
 
-    def releasable(self, sequence_id: str) -> int:
-        """Return how many blocks become available when this resident is preempted."""
+    def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
+        """Return how many blocks become available when these residents are preempted together.
+
+        Not those in `pinned`, which candidates that matched them are about to hold.
+        """
 
     def match(self, sequence_id: str) -> Match:
         """Return what the candidate finds already computed, at most all its tokens but one."""

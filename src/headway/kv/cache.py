@@ -75,6 +75,7 @@ class KVCache:
             namespace=namespace,
             token_ids=token_ids,
             keys=tuple(key for key, _ in found),
+            blocks=tuple(block for _, block in found),
         )
 
     def admit(

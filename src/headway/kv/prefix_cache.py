@@ -25,6 +25,7 @@ class PrefixMatch:
     namespace: str = field(default="", repr=False, compare=False)
     token_ids: Sequence[int] = field(default=(), repr=False, compare=False)
     keys: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
+    blocks: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
     def keys_for(self, namespace: str, token_ids: Sequence[int]) -> tuple[bytes, ...]:
         """Return the keys if they are those of this very sequence object, else none.

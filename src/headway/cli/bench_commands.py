@@ -1,0 +1,155 @@
+"""How are the measurements run from the command line?"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from headway.bench.client import Server
+from headway.bench.engine_speed import measure_speed
+from headway.bench.isolation import ALL_PHASES, Run, measure
+from headway.bench.load import Load, Phase, Shape
+from headway.bench.plot import write_html, write_png
+from headway.bench.report import sentences, table, to_json
+from headway.bench.verdict import judge
+from headway.cli.settings import SetOption, overrides
+from headway.cli.stacks import BASELINE, OURS, own_runs
+from headway.clock import MonotonicClock
+from headway.errors import ConfigError
+
+app = typer.Typer(help="Measure.", no_args_is_help=True, rich_markup_mode=None)
+
+UrlOption = Annotated[
+    list[str] | None,
+    typer.Option("--url", help="A server to measure instead of our own; may be repeated."),
+]
+KeyOption = Annotated[
+    str | None, typer.Option("--api-key", envvar="OPENAI_API_KEY", help="Key for the servers.")
+]
+NameOption = Annotated[
+    str | None, typer.Option("--model", help="Model to ask for; else the first listed.")
+]
+
+
+@app.command("isolation")
+def isolation(  # noqa: PLR0913  (typer makes an option of each parameter)
+    url: UrlOption = None,
+    model: NameOption = None,
+    api_key: KeyOption = None,
+    vllm_priority: bool = typer.Option(False, help="Send vLLM's `priority` by tier."),
+    duration_s: float = typer.Option(120.0, "--duration", min=0.1, help="Seconds of a phase."),
+    warmup_s: float = typer.Option(30.0, "--warmup", min=0.0, help="Uncounted seconds of it."),
+    grace_s: float = typer.Option(90.0, "--grace", min=0.0, help="Longest wait after a phase."),
+    bulk_callers: int = typer.Option(48, min=1, help="Bulk callers in a closed loop."),
+    critical_every_s: float = typer.Option(
+        2.0, "--critical-every", min=0.01, help="Mean seconds between critical requests."
+    ),
+    seed: int = typer.Option(0, help="Seed of the arrivals."),
+    repeat: int = typer.Option(1, min=1, help="Repeats; medians are reported."),
+    alternate: bool = typer.Option(True, help="Turn the order around in each second repeat."),
+    settings: SetOption = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures.")] = None,
+    png_file: Annotated[Path | None, typer.Option("--png", help="Write the plot.")] = None,
+    html_file: Annotated[Path | None, typer.Option("--html", help="Write a page.")] = None,
+) -> None:
+    """Measure how much of a flood of bulk work critical requests feel.
+
+    Without --url: our own stack, first come first served and then by tier, bulk alone beside it.
+    """
+    if not warmup_s < duration_s:
+        raise ConfigError("--warmup", f"must be below --duration, {duration_s:g} s")
+    load = Load(
+        bulk_callers=bulk_callers,
+        critical_every_s=critical_every_s,
+        duration_s=duration_s,
+        warmup_s=warmup_s,
+        grace_s=grace_s,
+        seed=seed,
+    )
+    if url:
+        priorities = {"critical": -1, "bulk": 1} if vllm_priority else {}
+        servers = [
+            Server(base_url=item, model=model, api_key=api_key, priorities=priorities)
+            for item in url
+        ]
+        runs = [_run_of(server) for server in servers]
+        baseline = None
+    else:
+        runs, baseline = own_runs(overrides(settings, {})), BASELINE
+    report = asyncio.run(
+        measure(runs, load, MonotonicClock(), watch=_tell, repeat=repeat, alternate=alternate)
+    )
+    judged = [label for label in report.labels() if label != baseline]
+    verdicts = [judge(report, label, baseline) for label in judged]
+    console = Console()
+    console.print(table(report))
+    for verdict in verdicts:
+        for line in sentences(verdict):
+            console.print(line)
+    if json_file is not None:
+        json_file.write_bytes(to_json(report, verdicts))
+    if png_file is not None:
+        write_png(report, png_file)
+    if html_file is not None:
+        write_html(report, html_file)
+
+
+@app.command("engine-speed")
+def engine_speed(
+    url: UrlOption = None,
+    model: NameOption = None,
+    api_key: KeyOption = None,
+    concurrency: int = typer.Option(32, min=1, help="Requests at once."),
+    prompt_tokens: int = typer.Option(256, min=1, help="Tokens in."),
+    output_tokens: int = typer.Option(64, min=2, help="Tokens out."),
+    rounds: int = typer.Option(3, min=1, help="Measured rounds; medians are reported."),
+    settings: SetOption = None,
+) -> None:
+    """Measure tokens per second of one stream and of many requests at once."""
+    shape = Shape(tier="normal", num_prompt_tokens=prompt_tokens, num_output_tokens=output_tokens)
+    if url:
+        runs = [_run_of(Server(base_url=item, model=model, api_key=api_key)) for item in url]
+    else:
+        runs = [run for run in own_runs(overrides(settings, {})) if run.label == OURS]
+
+    async def measure_all() -> None:
+        for run in runs:
+            async with run.open() as server:
+                speed = await measure_speed(
+                    server, shape, MonotonicClock(), concurrency=concurrency, rounds=rounds
+                )
+            typer.echo(
+                f"{run.label}: one stream {speed.single_ms_per_token:.1f} ms per token, first "
+                f"token after {speed.single_ttft_s * 1000:.0f} ms; {concurrency} at once "
+                f"{speed.total_tokens_per_s:.0f} tokens/s, {speed.output_tokens_per_s:.0f} of "
+                "them output"
+            )
+
+    asyncio.run(measure_all())
+
+
+def _run_of(server: Server) -> Run:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Server]:
+        yield server
+
+    return Run(label=server.base_url, phases=ALL_PHASES, open=opened)
+
+
+def _tell(label: str, name: str, phase: Phase) -> AbstractAsyncContextManager[None]:
+    """Say on stderr which phase runs."""
+
+    @asynccontextmanager
+    async def told() -> AsyncIterator[None]:
+        sys.stderr.write(f"{label}: {name}, {phase.load.duration_s:g} s ...\n")
+        yield
+        failed = [record.error for record in phase.records if record.error is not None]
+        if failed:
+            sys.stderr.write(f"{label}: {len(failed)} requests failed, as: {failed[0]}\n")
+
+    return told()

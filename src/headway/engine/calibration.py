@@ -1,0 +1,106 @@
+"""How long does a step take on this machine, and which targets can it keep?
+
+A step of n tokens takes about `base_s + n * per_token_s`: reading the weights, then computing. Both
+are measured on the real model before anybody is served. The configured targets are those of a fast
+machine; where one token alone takes too long for them, all are stretched by one factor.
+"""
+
+from dataclasses import dataclass
+
+from headway.clock import Clock
+from headway.core.tier import LatencyTarget, Tiers
+from headway.engine.runner import ModelRunner, SequenceSlice
+from headway.engine.sampling_params import SamplingParams
+
+REPEATS = 3
+SHORTEST_STEPS_PER_TOKEN = 5.0
+"""A target below this many shortest steps per token leaves too little to share: of n such steps
+only 1 - 1/n is work that grows with the batch, so the rest of the machine would idle."""
+TTFT_SHARE = 0.2
+"""Share of a TTFT target that an arrival may spend waiting for the step under way."""
+SMALLEST_BUDGET = 16
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """The time of a step, affine in its tokens. Seconds."""
+
+    base_s: float
+    per_token_s: float
+
+    def at(self, num_tokens: int) -> float:
+        """Return the seconds that a step of `num_tokens` takes."""
+        return self.base_s + num_tokens * self.per_token_s
+
+    def tokens_within(self, seconds: float) -> int:
+        """Return how many tokens fit into `seconds`; at least `SMALLEST_BUDGET`."""
+        if self.per_token_s <= 0:
+            return 2**31
+        return max(SMALLEST_BUDGET, int((seconds - self.base_s) / self.per_token_s))
+
+
+@dataclass(frozen=True, slots=True)
+class TierBudget:
+    """What one tier can be promised here, and the most tokens in a step that keep the promise."""
+
+    target: LatencyTarget
+    active_budget: int | None
+    """While the tier has work: one step takes at most `target.tpot_s`."""
+    recent_budget: int | None
+    """While a request of it may arrive: one step takes at most a share of `target.ttft_s`."""
+
+
+def measure_step_time(runner: ModelRunner, clock: Clock, *, max_tokens: int) -> StepTime:
+    """Compute steps of one and of `max_tokens` tokens on blocks nobody holds, and fit a line.
+
+    To be called before the first request: the blocks are overwritten.
+    """
+    capacity = min(runner.num_blocks * runner.block_size, runner.max_model_len - 1)
+    num_tokens = max(2, min(max_tokens, capacity))
+    shortest = _fastest(runner, clock, 1)
+    longest = _fastest(runner, clock, num_tokens)
+    per_token_s = max(0.0, longest - shortest) / (num_tokens - 1)
+    return StepTime(max(0.0, shortest - per_token_s), per_token_s)
+
+
+def tier_budgets(step_time: StepTime, tiers: Tiers) -> tuple[TierBudget, ...]:
+    """Return by rank what can be promised on a machine with this step time."""
+    tightest = min((t.target.tpot_s for t in tiers.all if t.target.tpot_s is not None), default=1.0)
+    stretch = max(1.0, SHORTEST_STEPS_PER_TOKEN * step_time.at(1) / tightest)
+    return tuple(_tier_budget(step_time, tier.target, stretch) for tier in tiers.all)
+
+
+def _tier_budget(step_time: StepTime, target: LatencyTarget, stretch: float) -> TierBudget:
+    stretched = LatencyTarget(
+        ttft_s=None if target.ttft_s is None else target.ttft_s * stretch,
+        tpot_s=None if target.tpot_s is None else target.tpot_s * stretch,
+        gap_s=None if target.gap_s is None else target.gap_s * stretch,
+    )
+    gaps = [gap for gap in (stretched.tpot_s, stretched.gap_s) if gap is not None]
+    active = step_time.tokens_within(min(gaps)) if gaps else None
+    if stretched.ttft_s is None:
+        return TierBudget(stretched, active, None)
+    return TierBudget(stretched, active, step_time.tokens_within(TTFT_SHARE * stretched.ttft_s))
+
+
+def _fastest(runner: ModelRunner, clock: Clock, num_tokens: int) -> float:
+    """Return the least seconds of a few steps of one sequence of `num_tokens`."""
+    token_ids = [position % runner.vocab_size for position in range(num_tokens)]
+    num_blocks = -(-num_tokens // runner.block_size)
+    measured = SequenceSlice(
+        sequence_id="calibration",
+        token_ids=token_ids,
+        num_prompt_tokens=num_tokens,
+        start=0,
+        end=num_tokens,
+        block_table=range(num_blocks),
+        sample=True,
+        params=SamplingParams(temperature=0.0, max_tokens=1),
+        seed=0,
+    )
+    seconds = []
+    for _ in range(REPEATS):
+        start = clock.now()
+        runner.execute([measured], [])
+        seconds.append(clock.now() - start)
+    return min(seconds)

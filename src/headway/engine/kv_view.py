@@ -1,0 +1,60 @@
+"""What does the planner learn about blocks and about what is computed already?"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from collections.abc import Sequence as Seq
+
+from headway.core.step import Match
+from headway.engine.sequence import Sequence
+from headway.kv.cache import KVCache
+
+
+class KVView:
+    """The KV cache as the planner's `Memory`: it answers by sequence and is never changed."""
+
+    def __init__(
+        self,
+        kv: KVCache,
+        sequences: Mapping[str, Sequence],
+        siblings: Mapping[str, Seq[Sequence]],
+    ) -> None:
+        self.block_size = kv.block_size
+        self.num_available = kv.num_available
+        self._kv = kv
+        self._sequences = sequences
+        self._siblings = siblings
+        self._holders: Counter[int] | None = None
+
+    def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
+        """See `Memory`."""
+        return self._kv.blocks_to_grow(sequence_id, num_computed, num_tokens)
+
+    def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
+        """See `Memory`. Between steps no copy is owed, so block tables are the only holders."""
+        if self._holders is None:
+            self._holders = Counter(
+                block
+                for sequence_id in self._sequences
+                if self._kv.resident(sequence_id)
+                for block in self._kv.block_table(sequence_id)
+            )
+        held = Counter(block for i in sequence_ids for block in self._kv.block_table(i))
+        return sum(
+            count == self._holders[block] and block not in pinned for block, count in held.items()
+        )
+
+    def match(self, sequence_id: str) -> Match:
+        """Find a resident sibling that has computed the common prompt, else ask the prefix cache.
+
+        From a sibling all prompt tokens but the last are taken: that one is computed again, because
+        each answer draws its first token itself.
+        """
+        sequence = self._sequences[sequence_id]
+        found = self._kv.match(sequence.namespace, sequence.token_ids, known=sequence.known_match)
+        sequence.known_match = found
+        num_shared = sequence.num_prompt_tokens - 1
+        if num_shared > found.num_tokens:
+            for sibling in self._siblings[sequence.request.request_id]:
+                if sibling.prompt_is_computed and self._kv.resident(sibling.sequence_id):
+                    return Match(num_shared, 0, sibling.sequence_id)
+        return Match(found.num_tokens, found.num_evictable, blocks=found.blocks)

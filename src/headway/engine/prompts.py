@@ -1,0 +1,97 @@
+"""How does text become a prompt without holding up the event loop?
+
+A size check refuses hopeless text before it is tokenized. Short text is tokenized at once, which
+takes less time than handing it over; long text goes to a worker thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import msgspec
+
+from headway.engine.tokenizer import Tokenizer
+from headway.errors import InvalidRequestError
+from headway.wire.chat import ChatMessage
+
+NUM_WORKERS = 2
+"""So that one long prompt does not keep the next one waiting."""
+INLINE_CHARS = 4096
+_RESERVED_KWARGS = frozenset({"add_generation_prompt", "continue_final_message", "messages"})
+
+T = TypeVar("T")
+
+
+class PromptReader:
+    """Turns texts and conversations into token ids. Owns the worker threads."""
+
+    def __init__(self, tokenizer: Tokenizer, max_num_tokens: int) -> None:
+        """`max_num_tokens`: longest prompt and answer together that the engine can hold."""
+        self._tokenizer = tokenizer
+        self._max_num_tokens = max_num_tokens
+        self._workers = ThreadPoolExecutor(NUM_WORKERS, thread_name_prefix="headway-tokenize")
+
+    def close(self) -> None:
+        """Let the threads end. What still waits in line is dropped."""
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    async def text(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return the token ids of a text. Raises InvalidRequestError, param `prompt`."""
+        return await self._run(
+            len(text), lambda: self._encode(text, "prompt", add_special_tokens=add_special_tokens)
+        )
+
+    async def chat(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        add_generation_prompt: bool | None,
+        continue_final_message: bool | None,
+        add_special_tokens: bool | None,
+        kwargs: Mapping[str, Any] | None,
+    ) -> list[int]:
+        """Return the token ids of a conversation, None being the default of each setting.
+
+        Raises InvalidRequestError naming the field when the template refuses.
+        """
+        given = _checked_kwargs(kwargs)
+        goes_on = continue_final_message is True
+        opens = not goes_on if add_generation_prompt is None else add_generation_prompt
+        plain = msgspec.to_builtins(messages)
+
+        def render() -> list[int]:
+            text = self._tokenizer.render_chat(
+                plain, add_generation_prompt=opens, continue_final_message=goes_on, **given
+            )
+            # The template holds the special tokens that the model wants around a text.
+            special = add_special_tokens is True
+            return self._encode(text, "messages", add_special_tokens=special)
+
+        return await self._run(sum(len(message.text) for message in messages), render)
+
+    async def _run(self, num_chars: int, work: Callable[[], T]) -> T:
+        if num_chars <= INLINE_CHARS:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._workers, work)
+
+    def _encode(self, text: str, param: str, *, add_special_tokens: bool) -> list[int]:
+        num_bytes = len(text.encode("utf-8", "surrogatepass"))
+        if self._tokenizer.hopeless(num_bytes, self._max_num_tokens):
+            raise InvalidRequestError(
+                f"The prompt of {num_bytes} bytes surely has more than {self._max_num_tokens} "
+                "tokens, the most that fit",
+                param=param,
+                code="context_length_exceeded",
+            )
+        return self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+
+def _checked_kwargs(kwargs: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if kwargs is None:
+        return {}
+    for name in sorted(_RESERVED_KWARGS & kwargs.keys()):
+        param = f"chat_template_kwargs.{name}"
+        text = f"{param} is set by the request's own field of this name"
+        raise InvalidRequestError(text, param=param)
+    return kwargs

@@ -1,0 +1,336 @@
+"""Which sequences wait, which hold blocks, and what does the next step do with them?
+
+`schedule` asks `core.batching` for a plan and carries it out on the KV cache; `update` books what
+the step computed. The plan decides, this file only keeps the books.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from headway.core.batching import plan_step
+from headway.core.cost import Prices
+from headway.core.floors import FloorLedger
+from headway.core.request import Event, RequestState, next_state
+from headway.core.step import Item, Resident, StepInput, StepLimits, StepPlan, Wait
+from headway.engine.kv_view import KVView
+from headway.engine.request import FinishReason
+from headway.engine.runner import SampledToken, SequenceSlice, StepResult
+from headway.engine.sequence import Sequence, finish_reason, stop_token_ids
+from headway.engine.stats import EngineStats
+from headway.engine.waiting_line import WaitingLine
+from headway.kv.cache import KVCache
+
+RECENT_S = 30.0
+"""How long after its latest arrival a tier's next one is reckoned with."""
+FLOOR_QUANTUM = 0.05
+"""Least debt to a floor that is acted upon, as a share of a full step's tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledStep:
+    """One step, ready to be executed."""
+
+    plan: StepPlan
+    slices: tuple[SequenceSlice, ...]
+    copies: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What a step brought one sequence: a token, or an error that ended it."""
+
+    sequence: Sequence
+    token: SampledToken | None = None
+    error: str | None = None
+
+
+class Scheduler:
+    """The books of one engine. Not thread safe; `now` is in seconds of one clock."""
+
+    def __init__(
+        self,
+        kv: KVCache,
+        limits: StepLimits,
+        eos_token_ids: frozenset[int],
+        stats: EngineStats,
+        *,
+        num_ranks: int,
+        fcfs: bool,
+        max_preemptions: int,
+    ) -> None:
+        self.kv = kv
+        self.limits = limits
+        self._eos_token_ids = eos_token_ids
+        self._stats = stats
+        self._max_preemptions = max_preemptions
+        self._sequences: dict[str, Sequence] = {}
+        self._running: dict[str, Sequence] = {}
+        self._groups: dict[str, list[Sequence]] = {}
+        self._following: dict[str, list[Sequence]] = {}
+        self._lines = tuple(
+            WaitingLine(self._sequences, Prices(), max_preemptions, by_tenant=not fcfs)
+            for _ in limits.tiers
+        )
+        quantum = max(1.0, FLOOR_QUANTUM * limits.max_num_batched_tokens)
+        self._floors = FloorLedger([tier.floor for tier in limits.tiers], quantum)
+        self._last_arrival = [-RECENT_S] * len(limits.tiers)
+        self._served = [0.0] * len(limits.tiers)
+        self._num_running = [0] * num_ranks
+        self._num_waiting = [0] * num_ranks
+        self._step = 0
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def add(self, sequences: Seq[Sequence], now: float) -> None:
+        """Let the sequences of one request wait. Those after the first follow it.
+
+        The first computes the prompt; then the others are admitted on copies of its blocks.
+        """
+        first, *others = sequences
+        for sequence in sequences:
+            self._sequences[sequence.sequence_id] = sequence
+            self._num_waiting[sequence.request.rank] += 1
+        self._groups[first.request.request_id] = list(sequences)
+        self._lines[first.rank].push(first)
+        self._last_arrival[first.rank] = now
+        if others:
+            self._following[first.sequence_id] = others
+
+    def finish(self, sequence: Sequence, reason: FinishReason) -> None:
+        """End a sequence and let go of all it holds; what it computed stays cached."""
+        self._move(sequence, Event.ABORT if reason is FinishReason.ABORT else Event.FINISH)
+        sequence.finish_reason = reason
+        self._stats.count_finished(reason.value)
+        self._leave(sequence)
+
+    def abort(self, request_id: str) -> None:
+        """End all sequences of a request that still run or wait. An unknown id means nothing."""
+        for sequence in list(self._groups.get(request_id, ())):
+            self._following.pop(sequence.sequence_id, None)
+            self.finish(sequence, FinishReason.ABORT)
+
+    def _move(self, sequence: Sequence, event: Event) -> None:
+        """Change the state by the table, and the counts with it."""
+        rank = sequence.request.rank
+        runs = sequence.state is RequestState.RUNNING
+        sequence.state = next_state(sequence.state, event)
+        (self._num_running if runs else self._num_waiting)[rank] -= 1
+        if sequence.state is RequestState.RUNNING:
+            self._num_running[rank] += 1
+        elif sequence.state is RequestState.PREEMPTED:
+            self._num_waiting[rank] += 1
+
+    def _leave(self, sequence: Sequence) -> None:
+        sequence_id = sequence.sequence_id
+        self.kv.free(sequence_id)
+        self._running.pop(sequence_id, None)
+        self._lines[sequence.rank].remove(sequence)
+        self._lines[sequence.rank].release(sequence)
+        self._release_followers(sequence)
+        del self._sequences[sequence_id]
+        group = self._groups[sequence.request.request_id]
+        group.remove(sequence)
+        if not group:
+            del self._groups[sequence.request.request_id]
+
+    def _release_followers(self, first: Sequence) -> None:
+        for follower in self._following.pop(first.sequence_id, ()):
+            self._lines[follower.rank].push(follower)
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether any sequence runs or waits."""
+        return bool(self._sequences)
+
+    # -- a step ---------------------------------------------------------------------------------
+
+    def schedule(self, now: float) -> ScheduledStep | None:
+        """Plan a step and make the KV cache ready for it; None: there is nothing to do."""
+        if not self._sequences:
+            return None
+        recent = (rank for rank, at in enumerate(self._last_arrival) if now - at < RECENT_S)
+        step = StepInput(
+            residents=tuple(self._resident(sequence) for sequence in self._running.values()),
+            waiting=self._lines,
+            memory=KVView(self.kv, self._sequences, self._groups),
+            owed=self._floors.owed(),
+            recent=frozenset(recent),
+        )
+        plan = plan_step(step, self.limits)
+        self._apply(plan)
+        self._step += 1
+        self._count(plan)
+        slices = tuple(self._slice(item) for item in plan.items)
+        return ScheduledStep(plan, slices, tuple(self.kv.take_copies()))
+
+    def _resident(self, sequence: Sequence) -> Resident:
+        return Resident(
+            sequence_id=sequence.sequence_id,
+            rank=sequence.rank,
+            arrival=sequence.arrival,
+            num_tokens=len(sequence.token_ids),
+            num_computed=sequence.num_computed,
+            max_num_tokens=sequence.max_num_tokens,
+            last_step=sequence.last_step,
+            protected=sequence.preemptions >= self._max_preemptions,
+        )
+
+    def _apply(self, plan: StepPlan) -> None:
+        """Preempt, then pin what admissions found computed, then take blocks.
+
+        In this order nothing that was found is evicted for somebody else's growth.
+        """
+        for sequence_id in plan.preempted:
+            self._preempt(self._sequences[sequence_id])
+        for item in plan.items:
+            if item.is_admission:
+                self._admit(item)
+        for item in plan.items:
+            start = self._sequences[item.sequence_id].num_computed
+            self.kv.grow(item.sequence_id, start, start + item.num_tokens)
+        for sequence_id, times in plan.overtaken.items():
+            self._sequences[sequence_id].overtaken += times
+
+    def _preempt(self, sequence: Sequence) -> None:
+        """Take all blocks; the tokens stay, and so does the place in the order of arrival."""
+        self._move(sequence, Event.PREEMPT)
+        sequence.preemptions += 1
+        sequence.num_computed = 0
+        self.kv.free(sequence.sequence_id)
+        del self._running[sequence.sequence_id]
+        line = self._lines[sequence.rank]
+        line.release(sequence)
+        line.push(sequence)
+        self._stats.num_preemptions += 1
+
+    def _admit(self, item: Item) -> None:
+        sequence = self._sequences[item.sequence_id]
+        first_time = sequence.state is RequestState.WAITING
+        self._move(sequence, Event.ADMIT)
+        if item.parent_id is not None:
+            self.kv.fork(item.parent_id, item.sequence_id, item.num_cached)
+            sequence.num_computed = item.num_cached
+        else:
+            sequence.num_computed = self.kv.admit(
+                item.sequence_id,
+                sequence.namespace,
+                sequence.token_ids,
+                max_cached_tokens=item.num_cached,
+                known=sequence.known_match,
+            )
+        assert sequence.num_computed == item.num_cached, "the plan's prefix is not there"
+        sequence.known_match = None
+        if first_time:
+            sequence.num_cached = item.num_cached
+        sequence.overtaken = 0
+        self._running[sequence.sequence_id] = sequence
+        self._served[sequence.rank] += self._lines[sequence.rank].admitted(
+            sequence, item.num_cached
+        )
+        self._stats.num_prefix_queries += len(sequence.token_ids)
+        self._stats.num_prefix_hits += item.num_cached
+
+    def _slice(self, item: Item) -> SequenceSlice:
+        sequence = self._sequences[item.sequence_id]
+        params = sequence.request.params
+        end = sequence.num_computed + item.num_tokens
+        banned: frozenset[int] = frozenset()
+        if sequence.num_output_tokens < params.min_tokens:
+            banned = stop_token_ids(sequence, self._eos_token_ids)
+        return SequenceSlice(
+            sequence_id=sequence.sequence_id,
+            token_ids=sequence.token_ids,
+            num_prompt_tokens=sequence.num_prompt_tokens,
+            start=sequence.num_computed,
+            end=end,
+            block_table=self.kv.block_table(sequence.sequence_id),
+            sample=end == len(sequence.token_ids),
+            params=params,
+            seed=sequence.seed,
+            banned_token_ids=banned,
+        )
+
+    def _count(self, plan: StepPlan) -> None:
+        self._stats.num_steps += 1
+        self._stats.num_batched_tokens += sum(item.num_tokens for item in plan.items)
+        self._stats.last_token_budget = plan.token_budget
+        for sequence_id, wait in plan.waits.items():
+            if wait is Wait.TOKENS and sequence_id in self._running:
+                self._stats.num_parked += 1
+
+    def update(self, step: ScheduledStep, result: StepResult) -> list[Advance]:
+        """Book what the step computed. Returns the tokens drawn and the sequences that failed."""
+        advances = [self._advance(computed, result) for computed in step.slices]
+        self._settle_floors()
+        return [advance for advance in advances if advance.token or advance.error is not None]
+
+    def _advance(self, computed: SequenceSlice, result: StepResult) -> Advance:
+        sequence = self._sequences[computed.sequence_id]
+        sequence.num_computed = computed.end
+        sequence.last_step = self._step
+        cost = self._lines[sequence.rank].charge(sequence, computed.start, computed.end)
+        self._served[sequence.rank] += cost
+        error = result.failed.get(computed.sequence_id)
+        if error is not None:
+            self.finish(sequence, FinishReason.ERROR)
+            return Advance(sequence, error=error)
+        self.kv.commit(computed.sequence_id, sequence.token_ids, computed.end)
+        if not computed.sample:
+            return Advance(sequence)
+        token = result.sampled[computed.sequence_id]
+        sequence.token_ids.append(token.token_id)
+        self._stats.num_generation_tokens += 1
+        self._release_followers(sequence)
+        reason = finish_reason(sequence, self._eos_token_ids)
+        if reason is not None:
+            self.finish(sequence, reason)
+        return Advance(sequence, token)
+
+    def _settle_floors(self) -> None:
+        """Tell the ledger what each tier got, and which could have used more."""
+        backlogged = [len(line) > 0 for line in self._lines]
+        for sequence in self._running.values():
+            num_left = len(sequence.token_ids) - sequence.num_computed
+            if num_left > 1 or sequence.last_step != self._step:
+                backlogged[sequence.rank] = True
+        self._floors.settle(self._served, backlogged)
+        self._served = [0.0] * len(self._served)
+
+    # -- watching -------------------------------------------------------------------------------
+
+    def stats(self) -> EngineStats:
+        """Return the numbers as they are now."""
+        return self._stats.snapshot(
+            running=self._num_running,
+            waiting=self._num_waiting,
+            held=self.kv.num_held,
+            cached=self.kv.num_cached,
+            free=self.kv.num_free,
+        )
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError that names what is off (G7, G9). Linear; for tests and when idle."""
+        self.kv.check_integrity()
+        assert len(self._running) <= self.limits.max_num_seqs, "more sequences than slots"
+        following = {f.sequence_id for others in self._following.values() for f in others}
+        for sequence_id, sequence in self._sequences.items():
+            runs = sequence.state is RequestState.RUNNING
+            places = (
+                runs == (sequence_id in self._running) == self.kv.resident(sequence_id),
+                runs != (sequence_id in self._lines[sequence.rank] or sequence_id in following),
+                sequence.num_computed < len(sequence.token_ids),
+            )
+            assert all(places), f"{sequence_id} is {sequence.state}, but {places}"
+        num_waiting = sum(len(line) for line in self._lines)
+        assert len(self._running) + num_waiting + len(following) == len(self._sequences), (
+            "a sequence waits or runs that is not known"
+        )
+        assert sum(len(group) for group in self._groups.values()) == len(self._sequences), (
+            "a group holds a sequence that is not known"
+        )
+        assert sum(self._num_running) == len(self._running), "the running are counted wrongly"
+        assert sum(self._num_waiting) == num_waiting + len(following), "the waiting are not"
+        if not self._sequences:
+            assert self.kv.num_held == 0, f"idle, but {self.kv.num_held} blocks are held"
+        for line in self._lines:
+            line.check_integrity()

@@ -1,0 +1,79 @@
+"""What is known of one sequence while it is in the engine?"""
+
+from dataclasses import dataclass, field
+
+from headway.core.request import RequestState
+from headway.engine.request import EngineRequest, FinishReason
+from headway.kv.prefix_cache import PrefixMatch
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Sequence:
+    """One of the n answers to a request: its tokens, and how far they are computed."""
+
+    sequence_id: str
+    request: EngineRequest
+    index: int
+    rank: int
+    """As it is scheduled; first come, first served knows one rank only."""
+    arrival: int
+    """Position in the order of arrival, unique."""
+    key: float
+    """Static order inside the tenant; the smallest goes first."""
+    seed: int
+    max_tokens: int
+    token_ids: list[int]
+    """Prompt, then output. Only ever appended to."""
+    state: RequestState = RequestState.WAITING
+    num_computed: int = 0
+    last_step: int = -1
+    preemptions: int = 0
+    overtaken: int = 0
+    num_cached: int = 0
+    """Prompt tokens that the prefix cache spared at the first admission."""
+    finish_reason: FinishReason | None = None
+    known_match: PrefixMatch | None = field(default=None, repr=False)
+    """The latest answer of the prefix cache, so that nothing is hashed twice."""
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Length of the prompt."""
+        return len(self.request.prompt_token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Tokens generated so far."""
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def max_num_tokens(self) -> int:
+        """Most tokens that need KV: the last one generated never does."""
+        return self.num_prompt_tokens + self.max_tokens - 1
+
+    @property
+    def prompt_is_computed(self) -> bool:
+        """Whether a sibling can start from this sequence's blocks."""
+        return self.num_computed >= self.num_prompt_tokens
+
+    @property
+    def namespace(self) -> str:
+        """Who shares prefixes with whom; the length keeps tenant and salt apart (G11)."""
+        request = self.request
+        return f"{len(request.tenant)}:{request.tenant}{request.cache_salt}"
+
+
+def stop_token_ids(sequence: Sequence, eos_token_ids: frozenset[int]) -> frozenset[int]:
+    """Return the tokens that end this sequence."""
+    params = sequence.request.params
+    own = frozenset(params.stop_token_ids)
+    return own if params.ignore_eos else own | eos_token_ids
+
+
+def finish_reason(sequence: Sequence, eos_token_ids: frozenset[int]) -> FinishReason | None:
+    """Return why the sequence ends with its newest token, or None. Knows no stop strings."""
+    may_stop = sequence.num_output_tokens >= sequence.request.params.min_tokens
+    if may_stop and sequence.token_ids[-1] in stop_token_ids(sequence, eos_token_ids):
+        return FinishReason.STOP
+    if sequence.num_output_tokens >= sequence.max_tokens:
+        return FinishReason.LENGTH
+    return None

@@ -1,0 +1,64 @@
+"""What is the engine doing, in numbers?"""
+
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(slots=True, kw_only=True)
+class EngineStats:
+    """Gauges as they stand, counters since the start, by the callers' rank where by rank.
+
+    The engine keeps one and counts in it; everybody else gets a `snapshot`.
+    """
+
+    max_num_seqs: int
+    num_blocks: int
+    block_size: int
+    num_running: tuple[int, ...] = ()
+    """Sequences that hold blocks, by rank."""
+    num_waiting: tuple[int, ...] = ()
+    """Sequences that wait, for the first time or after a preemption, by rank."""
+    num_held_blocks: int = 0
+    num_cached_blocks: int = 0
+    num_free_blocks: int = 0
+    num_steps: int = 0
+    num_batched_tokens: int = 0
+    """Tokens computed, those recomputed after a preemption included."""
+    num_preemptions: int = 0
+    num_parked: int = 0
+    """Turns that residents sat out because the tokens went to others."""
+    num_prefix_queries: int = 0
+    """Tokens looked up in the prefix cache at admissions."""
+    num_prefix_hits: int = 0
+    """Tokens found there."""
+    num_prompt_tokens: int = 0
+    """Prompt tokens of the requests taken, each prompt once."""
+    num_generation_tokens: int = 0
+    num_finished: dict[str, int] = field(default_factory=dict)
+    """Sequences by finish reason."""
+    busy_s: float = 0.0
+    """Seconds spent in steps."""
+    last_step_s: float = 0.0
+    last_token_budget: int = 0
+
+    @property
+    def kv_usage(self) -> float:
+        """Share of the blocks that requests hold, 0 to 1."""
+        return self.num_held_blocks / self.num_blocks
+
+    def count_finished(self, reason: str) -> None:
+        """Count the end of one sequence."""
+        self.num_finished[reason] = self.num_finished.get(reason, 0) + 1
+
+    def snapshot(
+        self, *, running: list[int], waiting: list[int], held: int, cached: int, free: int
+    ) -> "EngineStats":
+        """Return a copy with the gauges given; later counting does not change it."""
+        return replace(
+            self,
+            num_running=tuple(running),
+            num_waiting=tuple(waiting),
+            num_held_blocks=held,
+            num_cached_blocks=cached,
+            num_free_blocks=free,
+            num_finished=dict(self.num_finished),
+        )

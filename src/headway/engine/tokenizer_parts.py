@@ -1,0 +1,41 @@
+"""What does a model's folder or file say about its text?"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import tokenizers
+from tokenizers.processors import TemplateProcessing
+
+# Ends of a turn. Many models end an answer with one of these without naming it as end of text.
+_CHAT_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerParts:
+    """A tokenizer with what belongs to it, wherever it was read from."""
+
+    tokenizer: tokenizers.Tokenizer
+    bos_token_id: int | None
+    eos_token_ids: frozenset[int]
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
+    """By the name that chat templates use: `bos_token`, `eos_token`, ..."""
+    chat_templates: Mapping[str, str] = field(default_factory=dict)
+    """Jinja sources by name; `default` is the usual one."""
+
+
+def chat_end_ids(tokenizer: tokenizers.Tokenizer) -> Iterable[int]:
+    """Yield the ids of control tokens that end a turn."""
+    for token_id, token in tokenizer.get_added_tokens_decoder().items():
+        if token.special and token.content in _CHAT_ENDS:
+            yield token_id
+
+
+def set_template(tokenizer: tokenizers.Tokenizer, bos: str | None, eos: str | None) -> None:
+    """Make `tokenizer` put these tokens around a text; those that it does not know it omits."""
+    ids = {token: tokenizer.token_to_id(token) for token in (bos, eos) if token is not None}
+    known = {token: token_id for token, token_id in ids.items() if token_id is not None}
+    before = [bos] if bos in known else []
+    after = [eos] if eos in known else []
+    tokenizer.post_processor = TemplateProcessing(
+        single=[*before, "$A", *after], pair=None, special_tokens=list(known.items())
+    )

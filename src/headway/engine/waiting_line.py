@@ -1,0 +1,103 @@
+"""Who waits in one tier, and how does the planner see them?"""
+
+from collections.abc import Iterator, Mapping
+
+from headway.core.cost import Prices
+from headway.core.fairness import FairQueue
+from headway.core.step import Candidate
+from headway.engine.sequence import Sequence
+
+
+class WaitingLine:
+    """The fair queue of one tier, by sequences; a `Waiting` of the planner.
+
+    Service is charged as it is given. From admission until its prompt is computed, a sequence's
+    prompt counts as reserved, so that one tenant's burst is not admitted whole in one step.
+    """
+
+    def __init__(
+        self,
+        sequences: Mapping[str, Sequence],
+        prices: Prices,
+        max_preemptions: int,
+        *,
+        by_tenant: bool,
+    ) -> None:
+        self._sequences = sequences
+        self._prices = prices
+        self._max_preemptions = max_preemptions
+        self._by_tenant = by_tenant
+        self._queue = FairQueue()
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return len(self._queue)
+
+    def __contains__(self, sequence_id: object) -> bool:
+        """Return whether the sequence waits."""
+        return sequence_id in self._queue
+
+    def in_order(self) -> Iterator[Candidate]:
+        """Yield who is to be admitted next, lazily."""
+        for sequence_id in self._queue.in_order():
+            sequence = self._sequences[sequence_id]
+            yield Candidate(
+                sequence_id=sequence_id,
+                rank=sequence.rank,
+                arrival=sequence.arrival,
+                num_tokens=len(sequence.token_ids),
+                max_num_tokens=sequence.max_num_tokens,
+                protected=sequence.preemptions >= self._max_preemptions,
+                overtaken=sequence.overtaken,
+            )
+
+    def push(self, sequence: Sequence) -> None:
+        """Let a sequence wait at the place that its key gives it."""
+        self._queue.push(
+            sequence.sequence_id,
+            self._tenant(sequence),
+            weight=sequence.request.weight,
+            cost=self._prices.prefill * len(sequence.token_ids),
+            key=sequence.key,
+        )
+
+    def remove(self, sequence: Sequence) -> None:
+        """Take a sequence out, if it waits."""
+        self._queue.remove(sequence.sequence_id)
+
+    def admitted(self, sequence: Sequence, num_cached: int) -> float:
+        """Take an admitted sequence out and charge its cached tokens. Returns the charge."""
+        self._queue.remove(sequence.sequence_id)
+        cost = self._prices.cached * num_cached
+        self._queue.charge(self._tenant(sequence), cost, sequence.request.weight)
+        self.reserve(sequence)
+        return cost
+
+    def charge(self, sequence: Sequence, start: int, end: int) -> float:
+        """Charge for computing the tokens `start` to `end`. Returns the charge."""
+        is_decode = end - start == 1 and start >= sequence.num_prompt_tokens
+        cost = self._prices.decode if is_decode else self._prices.prefill * (end - start)
+        self._queue.charge(self._tenant(sequence), cost, sequence.request.weight)
+        if not is_decode:
+            self.reserve(sequence)
+        return cost
+
+    def reserve(self, sequence: Sequence) -> None:
+        """Reserve for the known tokens still to compute; a lone one is charged when computed."""
+        self.release(sequence)
+        num_left = len(sequence.token_ids) - sequence.num_computed
+        if num_left > 1:
+            cost = self._prices.prefill * num_left
+            tenant = self._tenant(sequence)
+            self._queue.reserve(sequence.sequence_id, tenant, cost, sequence.request.weight)
+
+    def release(self, sequence: Sequence) -> None:
+        """Drop what is reserved for a sequence that leaves."""
+        self._queue.release(sequence.sequence_id)
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError naming what is off."""
+        self._queue.check_integrity()
+
+    def _tenant(self, sequence: Sequence) -> str:
+        return sequence.request.tenant if self._by_tenant else ""

@@ -1,0 +1,208 @@
+"""When does a queued request leave, to which node, and who gives its place back?
+
+The asyncio shell around `core.dispatch.Dispatcher`: it owns the waiting callers and one timer, and
+decides nothing itself. Only the event loop touches it. Nobody polls: a decision is asked for on an
+arrival, an end, a change of the nodes, and when the earliest time limit passes.
+"""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from headway.clock import Clock
+from headway.core.admission import UNKNOWN_RETRY_AFTER_S, retry_after_s
+from headway.core.cost import Prices
+from headway.core.dispatch import (
+    Dispatch,
+    Dispatcher,
+    Policy,
+    QueuedRequest,
+    Shed,
+    WaitUntil,
+)
+from headway.core.outcome import Outcome
+from headway.core.tier import Tiers
+from headway.errors import HeadwayError
+from headway.flowcontrol.nodes import Node, NodePool
+
+
+class ShedError(HeadwayError):
+    """The request was not served; `retry_after_s` is the predicted wait in seconds."""
+
+    def __init__(self, outcome: Outcome, retry_after_s: float) -> None:
+        super().__init__(outcome.value)
+        self.outcome = outcome
+        self.retry_after_s = retry_after_s
+
+
+class Lease:
+    """A place at a node. Its holder calls `release` once the node is done with the request."""
+
+    def __init__(
+        self, controller: "FlowController", request: QueuedRequest, node: Node, queue_s: float
+    ) -> None:
+        self.node = node
+        self.queue_s = queue_s
+        """How long the request waited, in seconds."""
+        self._controller = controller
+        self._request = request
+        self._released = False
+
+    def release(self, cost: float) -> None:
+        """Give the place back and settle the request at its actual `cost`. Idempotent, no await."""
+        if not self._released:
+            self._released = True
+            self._controller.release(self._request, self.node, cost)
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """A caller of `acquire`: what it asked for, and its answer once there is one."""
+
+    request: QueuedRequest
+    since: float
+    avoid: Collection[str]
+    answer: Lease | ShedError | None = None
+    wake: asyncio.Future[None] | None = None
+
+    def give(self, answer: Lease | ShedError) -> None:
+        self.answer = answer
+        if self.wake is not None and not self.wake.done():
+            self.wake.set_result(None)
+
+
+class FlowController:
+    """The queue of one gateway."""
+
+    def __init__(
+        self,
+        tiers: Tiers,
+        pool: NodePool,
+        clock: Clock,
+        *,
+        policy: Policy = "qos",
+        prices: Prices | None = None,
+    ) -> None:
+        self.dispatcher = Dispatcher(tiers, Prices() if prices is None else prices, policy=policy)
+        self._pool = pool
+        self._clock = clock
+        self._waiters: dict[str, _Waiter] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        pool.on_change = self.pump
+
+    async def acquire(
+        self, request: QueuedRequest, *, avoid: Collection[str] = (), again: bool = False
+    ) -> Lease:
+        """Wait for a place at a node. Whoever is cancelled leaves the queue at once.
+
+        `avoid` names nodes to use only if no other has room. `again` marks a request that a node
+        failed to start: having been accepted once, it waits even while no node is well.
+        Raises ShedError when it may not wait, or not any longer.
+        """
+        now = self._clock.now()
+        if self._closed and not again:
+            raise ShedError(Outcome.REJECTED_SHUTTING_DOWN, UNKNOWN_RETRY_AFTER_S)
+        if not again and not self._pool.any_usable():
+            raise ShedError(Outcome.REJECTED_NO_ENDPOINTS, UNKNOWN_RETRY_AFTER_S)
+        decision = self.dispatcher.enqueue(request, now)
+        if isinstance(decision, Shed):
+            raise ShedError(decision.outcome, decision.retry_after_s)
+        for request_id in decision.evicted:
+            self._shed(request_id, Outcome.EVICTED_SATURATED, decision.evicted_retry_after_s)
+        waiter = _Waiter(request, now, avoid)
+        self._waiters[request.request_id] = waiter
+        self.pump()
+        if waiter.answer is None:
+            await self._wait(waiter)
+        if isinstance(waiter.answer, ShedError):
+            raise waiter.answer
+        assert waiter.answer is not None, "woken without an answer"
+        return waiter.answer
+
+    async def _wait(self, waiter: _Waiter) -> None:
+        waiter.wake = asyncio.get_running_loop().create_future()
+        try:
+            await waiter.wake
+        except asyncio.CancelledError:
+            if isinstance(waiter.answer, Lease):
+                # Dispatched and cancelled in the same turn of the loop: nothing was sent.
+                waiter.answer.release(0.0)
+            elif self._waiters.pop(waiter.request.request_id, None) is not None:
+                self.dispatcher.remove(waiter.request.request_id)
+                self.pump()
+            raise
+
+    def release(self, request: QueuedRequest, node: Node, cost: float) -> None:
+        """Called by `Lease.release`."""
+        node.inflight[request.rank] -= 1
+        self.dispatcher.settle(request.request_id, cost, self._clock.now())
+        self.pump()
+
+    def pump(self) -> None:
+        """Let everything leave that may leave now, and set the timer for the next time to ask."""
+        now = self._clock.now()
+        while True:
+            for request_id in self.dispatcher.expired(now):
+                self._expire(request_id)
+            decision = self.dispatcher.next(now, self._pool.free(now))
+            if not isinstance(decision, Dispatch):
+                break
+            self._dispatch(decision.request_id, now)
+        self._set_timer(decision.at if isinstance(decision, WaitUntil) else None, now)
+
+    def close(self) -> None:
+        """Accept nothing more; what waits keeps leaving."""
+        self._closed = True
+
+    def shed_all(self) -> None:
+        """End everything that still waits, as the gateway shuts down."""
+        for request_id in list(self._waiters):
+            self.dispatcher.remove(request_id)
+            self._shed(request_id, Outcome.EVICTED_SHUTTING_DOWN, UNKNOWN_RETRY_AFTER_S)
+        self.pump()
+
+    def check_idle(self) -> None:
+        """Raise AssertionError unless everything is back to where it was before any request."""
+        assert not self._waiters, f"still waiting: {sorted(self._waiters)}"
+        assert len(self.dispatcher) == 0, "requests are left in the queue"
+        assert self.dispatcher.num_sent == 0, "requests were never settled"
+        assert self._timer is None, "the timer still runs"
+        for node in self._pool.nodes:
+            assert not any(node.inflight), f"places at {node.name} were not given back"
+        self.dispatcher.check_integrity()
+
+    def _dispatch(self, request_id: str, now: float) -> None:
+        waiter = self._waiters.pop(request_id)
+        request = waiter.request
+        node = self._pool.place(request.rank, now, waiter.avoid)
+        assert node is not None, "dispatched without a credit"
+        node.inflight[request.rank] += 1
+        waiter.give(Lease(self, request, node, now - waiter.since))
+
+    def _expire(self, request_id: str) -> None:
+        waiter = self._waiters[request_id]
+        outcome = Outcome.EVICTED_TTL_EXPIRED
+        if not self._pool.any_usable():
+            outcome = Outcome.EVICTED_NO_ENDPOINTS
+        wait_s = self.dispatcher.predicted_wait_s(waiter.request)
+        self._shed(request_id, outcome, retry_after_s(wait_s))
+
+    def _shed(self, request_id: str, outcome: Outcome, wait_s: float) -> None:
+        self._waiters.pop(request_id).give(ShedError(outcome, wait_s))
+
+    def _set_timer(self, at: float | None, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if len(self.dispatcher) == 0:
+            return
+        held = self._pool.next_release(now)
+        times = [time for time in (at, held) if time is not None]
+        if times:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(0.0, min(times) - now), self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self.pump()

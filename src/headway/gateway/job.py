@@ -1,0 +1,173 @@
+"""What is sent to the node, and what will it cost?
+
+The node's body is written anew from the fields that passed validation, so nothing that a client
+adds gets through. Whatever speaks of quality of service in it is ours: `priority` and
+`service_tier` are taken out (the one priority a node gets is a header), `cache_salt` is derived
+from the tenant and only narrowed by the client's, `vllm_xargs` names the tenant and its weight.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+
+import msgspec
+
+from headway.core.backlog import QueuedRequest
+from headway.core.cost import (
+    OutputEstimator,
+    Prices,
+    estimate_prompt_tokens,
+    request_cost,
+)
+from headway.core.tier import Tier
+from headway.gateway.events import Translator
+from headway.gateway.identity import Caller
+from headway.wire.chat import ChatCompletionRequest, decode_chat
+from headway.wire.completions import CompletionRequest, decode_completion
+from headway.wire.node import PRIORITY_HEADER, REQUEST_ID_HEADER, XARG_TENANT, XARG_WEIGHT
+from headway.wire.requests import StreamOptions
+
+Request = ChatCompletionRequest | CompletionRequest
+
+TOKENS_PER_MESSAGE = 6
+"""What a chat template adds around each message, about."""
+UNBOUNDED_OUTPUT_TOKENS = 4096
+"""What an answer without a limit is given time for."""
+SLOWEST_TOKEN_S = 1.0
+"""An answer that is not streamed shows no life before its end; it is given this long per token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One of the two generation endpoints."""
+
+    path: str
+    decode: Callable[[bytes], Request]
+
+
+CHAT = Endpoint("/v1/chat/completions", decode_chat)
+COMPLETIONS = Endpoint("/v1/completions", decode_completion)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One request, ready to be queued and sent. It can be sent more than once."""
+
+    path: str
+    body: bytes
+    headers: dict[str, str]
+    queued: QueuedRequest
+    request: Request
+    service_tier: str
+    num_prompt_tokens: int
+
+    def translator(self) -> Translator:
+        """Return what turns one node's answer into the client's."""
+        return Translator(
+            self.service_tier,
+            num_prompt_tokens=self.num_prompt_tokens,
+            num_choices=self.request.num_choices,
+            include_usage=self.request.include_usage,
+            continuous_usage=self.request.continuous_usage,
+        )
+
+    def whole_timeout_s(self, first_byte_timeout_s: float) -> float:
+        """Return how long an answer that is not streamed may take in all."""
+        limit = self.request.max_output_tokens
+        tokens = UNBOUNDED_OUTPUT_TOKENS if limit is None else min(limit, UNBOUNDED_OUTPUT_TOKENS)
+        return first_byte_timeout_s + tokens * SLOWEST_TOKEN_S
+
+
+class JobMaker:
+    """Makes jobs, and learns from their ends how long answers are."""
+
+    def __init__(self, prices: Prices) -> None:
+        self._prices = prices
+        self._outputs = OutputEstimator()
+
+    def make(
+        self,
+        request_id: str,
+        endpoint: Endpoint,
+        request: Request,
+        caller: Caller,
+        tier: Tier,
+        now: float,
+    ) -> Job:
+        """Return the job of a request that `caller` may run in `tier`."""
+        prompt_tokens = count_prompt_tokens(request)
+        per_choice = self._outputs.expected(tier.rank, caller.tenant, request.max_output_tokens)
+        output_tokens = per_choice * request.num_choices
+        return Job(
+            path=endpoint.path,
+            body=node_body(request, caller),
+            headers={
+                "Content-Type": "application/json",
+                PRIORITY_HEADER: str(tier.priority),
+                REQUEST_ID_HEADER: request_id,
+            },
+            queued=QueuedRequest(
+                request_id=request_id,
+                rank=tier.rank,
+                tenant=caller.tenant,
+                weight=caller.weight,
+                cost=request_cost(self._prices, prompt_tokens, output_tokens),
+                tokens=prompt_tokens + output_tokens,
+                arrival=now,
+                prompt_tokens=prompt_tokens,
+            ),
+            request=request,
+            service_tier=tier.service_tier,
+            num_prompt_tokens=prompt_tokens,
+        )
+
+    def cost(self, prompt_tokens: int, output_tokens: int, cached_tokens: int) -> float:
+        """Return the actual cost of what was served."""
+        cached = min(cached_tokens, prompt_tokens)
+        return request_cost(self._prices, prompt_tokens, output_tokens, cached)
+
+    def completed(self, job: Job, output_tokens: int) -> None:
+        """Learn from an answer that came to its end."""
+        per_choice = output_tokens // job.request.num_choices
+        self._outputs.observe(job.queued.rank, job.queued.tenant, per_choice)
+
+
+def count_prompt_tokens(request: Request) -> int:
+    """Return about how many tokens the prompt has; exact for token ids."""
+    if isinstance(request, ChatCompletionRequest):
+        num_bytes = sum(_num_bytes(message.text) for message in request.messages)
+        return estimate_prompt_tokens(num_bytes) + TOKENS_PER_MESSAGE * len(request.messages)
+    return sum(
+        estimate_prompt_tokens(_num_bytes(prompt)) if isinstance(prompt, str) else len(prompt)
+        for prompt in request.prompts
+    )
+
+
+def node_body(request: Request, caller: Caller) -> bytes:
+    """Return the body for the node."""
+    options = None
+    if request.streams:
+        continuous = True if request.continuous_usage else None
+        options = StreamOptions(include_usage=True, continuous_usage_stats=continuous)
+    salt = "" if request.cache_salt is None else request.cache_salt
+    ours = msgspec.structs.replace(
+        request,
+        stream_options=options,
+        service_tier=None,
+        priority=None,
+        cache_salt=derive_salt(caller.tenant, salt),
+        vllm_xargs={XARG_TENANT: caller.tenant, XARG_WEIGHT: caller.weight},
+    )
+    return msgspec.json.encode(ours)
+
+
+@lru_cache(maxsize=1024)
+def derive_salt(tenant: str, salt: str) -> str:
+    """Return the salt of the tenant's prefix cache. No `salt` reaches another tenant's."""
+    name = tenant.encode()
+    return sha256(b"%d:%b:%b" % (len(name), name, salt.encode())).hexdigest()
+
+
+def _num_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())

@@ -1,0 +1,211 @@
+"""Are the books kept right: shares, seniority, counts?"""
+
+from collections import Counter
+from itertools import count
+
+from headway.core.request import RequestState
+from headway.core.step import StepLimits, TierLimits
+from headway.engine.request import EngineRequest, FinishReason
+from headway.engine.runner import SampledToken, StepResult
+from headway.engine.sampling_params import SamplingParams
+from headway.engine.scheduler import FLOOR_QUANTUM, ScheduledStep, Scheduler
+from headway.engine.sequence import Sequence
+from headway.engine.stats import EngineStats
+from headway.kv.cache import KVCache
+
+BUDGET = 64
+
+
+class Drive:
+    """A scheduler whose every step succeeds, and what each rank and tenant was served."""
+
+    def __init__(
+        self,
+        tiers: tuple[TierLimits, ...],
+        *,
+        num_blocks: int = 4096,
+        slots: int = 64,
+        caching: bool = False,
+    ) -> None:
+        limits = StepLimits(slots, BUDGET, tiers)
+        self.kv = KVCache(num_blocks, 16, enable_prefix_caching=caching)
+        self.stats = EngineStats(max_num_seqs=slots, num_blocks=num_blocks, block_size=16)
+        self.scheduler = Scheduler(
+            self.kv,
+            limits,
+            frozenset([0]),
+            self.stats,
+            num_ranks=len(tiers),
+            fcfs=False,
+            max_preemptions=3,
+        )
+        self.sequences: dict[str, Sequence] = {}
+        self.serial = count()
+        self.service: list[list[float]] = []
+        """By step and rank, in prices."""
+        self.by_tenant: Counter[str] = Counter()
+
+    def add(
+        self, rank: int, size: int, length: int, tenant: str = "", weight: float = 1.0
+    ) -> Sequence:
+        """Let one sequence wait."""
+        number = next(self.serial)
+        wanted = EngineRequest(
+            request_id=f"r{number}",
+            prompt_token_ids=(1,) * size,
+            params=SamplingParams(max_tokens=length, ignore_eos=True),
+            rank=rank,
+            tenant=tenant,
+            weight=weight,
+        )
+        sequence = Sequence(
+            sequence_id=f"r{number}/0",
+            request=wanted,
+            index=0,
+            rank=rank,
+            arrival=number,
+            key=float(number),
+            seed=0,
+            max_tokens=length,
+            token_ids=[1] * size,
+        )
+        self.sequences[sequence.sequence_id] = sequence
+        self.scheduler.add([sequence], 0.0)
+        return sequence
+
+    def step(self) -> ScheduledStep:
+        """Run a step."""
+        step = self.scheduler.schedule(0.0)
+        assert step is not None
+        served = [0.0] * len(self.scheduler.limits.tiers)
+        sampled = {}
+        for computed in step.slices:
+            sequence = self.sequences[computed.sequence_id]
+            is_decode = computed.start >= sequence.num_prompt_tokens
+            cost = 2.0 if is_decode else float(computed.end - computed.start)
+            served[sequence.rank] += cost
+            self.by_tenant[sequence.request.tenant] += int(cost)
+            if computed.sample:
+                sampled[computed.sequence_id] = SampledToken(1)
+        self.service.append(served)
+        self.scheduler.update(step, StepResult(sampled))
+        self.scheduler.check_integrity()
+        return step
+
+    def keep_waiting(self, rank: int, size: int, length: int, tenant: str = "") -> None:
+        """Add requests of a tenant until three wait."""
+        waiting = [
+            s
+            for s in self.sequences.values()
+            if s.state is RequestState.WAITING and (s.rank, s.request.tenant) == (rank, tenant)
+        ]
+        for _ in range(3 - len(waiting)):
+            self.add(rank, size, length, tenant)
+        finished = [i for i, s in self.sequences.items() if s.state is RequestState.FINISHED]
+        for sequence_id in finished:
+            del self.sequences[sequence_id]
+
+
+def test_g1_each_floor_is_kept_in_every_window() -> None:
+    """G1: s >= floor * S - U over all windows, U = quantum + one step's worth."""
+    floors = (0.0, 0.15, 0.05)
+    drive = Drive(tuple(TierLimits(floor=floor) for floor in floors))
+    for _ in range(600):
+        for rank in range(3):
+            drive.keep_waiting(rank, 40, 6)
+        drive.step()
+    for rank in (1, 2):
+        bound = FLOOR_QUANTUM * BUDGET + 2 * BUDGET * floors[rank] + 2
+        debt = worst = 0.0
+        for served in drive.service:
+            debt = max(0.0, debt + floors[rank] * sum(served) - served[rank])
+            worst = max(worst, debt)
+        assert worst <= bound
+    without = Drive((TierLimits(), TierLimits()))
+    for _ in range(100):
+        for rank in range(2):
+            without.keep_waiting(rank, 64, 1)
+        without.step()
+    assert sum(served[1] for served in without.service) == 0
+
+
+def test_g3_tenants_share_by_weight_in_work_not_in_requests() -> None:
+    """G3: one sends long prompts, one short ones, one has twice the weight."""
+    drive = Drive((TierLimits(), TierLimits()), slots=8)
+    for _ in range(1500):
+        drive.keep_waiting(1, 120, 10, "long")
+        drive.keep_waiting(1, 10, 10, "short")
+        while sum(s.request.tenant == "heavy" for s in drive.sequences.values()) < 12:
+            drive.add(1, 60, 10, "heavy", weight=2.0)
+        drive.step()
+    shares = {
+        tenant: served / drive.by_tenant.total() for tenant, served in drive.by_tenant.items()
+    }
+    assert abs(shares["long"] - 0.25) < 0.03
+    assert abs(shares["short"] - 0.25) < 0.03
+    assert abs(shares["heavy"] - 0.5) < 0.03
+
+
+def test_g3_one_tenants_burst_is_not_admitted_whole() -> None:
+    """Two tenants of one tier that arrive together are admitted in turns."""
+    drive = Drive((TierLimits(), TierLimits()), slots=4)
+    for _ in range(6):
+        drive.add(1, 8, 4, "first")
+    for _ in range(6):
+        drive.add(1, 8, 4, "second")
+    step = drive.step()
+    tenants = Counter(drive.sequences[s.sequence_id].request.tenant for s in step.slices)
+    assert tenants == {"first": 2, "second": 2}
+
+
+def test_g4_preemptions_are_bounded_and_seniority_stays() -> None:
+    """A bulk request that critical ones push out again and again is left alone in the end."""
+    drive = Drive((TierLimits(preemptible=False), TierLimits()), num_blocks=12, slots=1)
+    bulk = drive.add(1, 100, 60)
+    drive.add(1, 20, 2)
+    for _ in range(5):
+        drive.step()
+        drive.add(0, 10, 2)
+        while any(s.rank == 0 and s.state is not RequestState.FINISHED for s in all_of(drive)):
+            drive.step()
+    assert bulk.preemptions == 3
+    while bulk.state is not RequestState.FINISHED:
+        drive.step()
+    assert bulk.finish_reason is FinishReason.LENGTH
+    assert all_of(drive)[1].state is not RequestState.FINISHED
+
+
+def all_of(drive: Drive) -> list[Sequence]:
+    """Return what was added."""
+    return list(drive.sequences.values())
+
+
+def test_a_failed_sequence_leaves_and_is_not_found_in_the_cache() -> None:
+    """What it computed in the step that failed is not offered to others."""
+    drive = Drive((TierLimits(), TierLimits()), caching=True)
+    bad = drive.add(1, 40, 5)
+    step = drive.scheduler.schedule(0.0)
+    assert step is not None
+    advances = drive.scheduler.update(step, StepResult(failed={bad.sequence_id: "nan"}))
+    assert [(a.sequence, a.token, a.error) for a in advances] == [(bad, None, "nan")]
+    assert bad.finish_reason is FinishReason.ERROR
+    assert drive.kv.num_free == drive.kv.num_blocks
+    assert not drive.scheduler.has_unfinished
+
+
+def test_gauges_are_true_at_once_after_aborting_all() -> None:
+    """I3: 50 running, 20 queued, all aborted together."""
+    drive = Drive((TierLimits(), TierLimits()), slots=50)
+    for _ in range(70):
+        drive.add(1, 1, 50)
+    drive.step()
+    before = drive.scheduler.stats()
+    assert (before.num_running, before.num_waiting) == ((0, 50), (0, 20))
+    for sequence in all_of(drive):
+        drive.scheduler.abort(sequence.request.request_id)
+    after = drive.scheduler.stats()
+    assert (after.num_running, after.num_waiting) == ((0, 0), (0, 0))
+    assert after.num_held_blocks == 0
+    assert after.num_finished == {"abort": 70}
+    assert before.num_finished == {}
+    assert after.num_generation_tokens == before.num_generation_tokens == 50
