@@ -132,7 +132,7 @@ def test_calibration_fails_loudly() -> None:
         node = FakeNode(behaviour=Behaviour(status=500, error_message="no luck"))
         await node.start()
         async with BenchClient(Server(base_url=node.url)) as client:
-            with pytest.raises(NodeError, match="the first request failed: 500.*no luck"):
+            with pytest.raises(NodeError, match=r"the first request failed: 500.*no luck"):
                 await calibrate(client, PromptSource(Random(0)), "bulk")
         await node.stop()
 

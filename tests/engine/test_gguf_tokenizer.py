@@ -13,8 +13,9 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, trainers
+from tokenizers.normalizers import NFC
 from transformers import AutoTokenizer
-from transformers.integrations.gguf import convert_gguf_tokenizer
+from transformers.integrations import gguf as transformers_gguf
 
 from headway.engine.gguf_header import read_header
 from headway.engine.gguf_tokenizer import TokenType, read_gguf_tokenizer
@@ -202,8 +203,10 @@ def byte_level(pre: str, **more: Any) -> dict[str, Any]:
 def as_transformers(metadata: dict[str, Any]) -> tokenizers.Tokenizer:
     keys = {"model": "tokenizer_type", "pre": "pre_tokenizer_type"}
     short = {key.removeprefix("tokenizer.ggml."): value for key, value in metadata.items()}
-    made, _ = convert_gguf_tokenizer("llama", {keys.get(k, k): v for k, v in short.items()})
-    return made  # type: ignore[no-any-return]  # transformers leaves it untyped
+    module: Any = transformers_gguf
+    made: tokenizers.Tokenizer
+    made, _ = module.convert_gguf_tokenizer("llama", {keys.get(k, k): v for k, v in short.items()})
+    return made
 
 
 @pytest.mark.parametrize("pre", ["llama-bpe", "qwen2", "tekken"])
@@ -215,16 +218,12 @@ def test_other_split_rules_as_transformers_has_them(pre: str) -> None:
     if pre == "qwen2":
         # Qwen's own tokenizer.json composes characters first; a GGUF file does not say so.
         expected = reference.encode_batch_fast(
-            [_nfc_outside_tokens(text) for text in texts], add_special_tokens=False
+            [NFC().normalize_str(text) for text in texts], add_special_tokens=False
         )
     else:
         expected = reference.encode_batch_fast(texts, add_special_tokens=False)
     for text, encoding in zip(texts, expected, strict=True):
         assert ours.encode(text, add_special_tokens=False) == encoding.ids, text
-
-
-def _nfc_outside_tokens(text: str) -> str:
-    return tokenizers.normalizers.NFC().normalize_str(text)
 
 
 def test_a_whole_word_of_the_vocabulary_needs_no_merges() -> None:
@@ -381,7 +380,7 @@ def test_merges_do_not_depend_on_the_order_of_pieces() -> None:
     ],
 )
 def test_bad_metadata_is_refused_by_key(change: dict[str, Any], names: str) -> None:
-    metadata = byte_level("qwen2", **change)
+    metadata = byte_level("qwen2") | {f"tokenizer.ggml.{k}": v for k, v in change.items()}
     with pytest.raises(ModelLoadError) as caught:
         read_gguf_tokenizer({k: v for k, v in metadata.items() if v is not None})
     assert str(caught.value).startswith(names)

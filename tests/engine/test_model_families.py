@@ -84,7 +84,8 @@ def saved(
     torch.set_num_threads(1)
     torch.manual_seed(0)
     kind, config = _configs()[request.param]
-    model = kind(config).eval()
+    model: Any = kind(config)
+    model.eval()
     with torch.no_grad():
         for parameter in model.parameters():
             # Gains and biases away from their initial 1 and 0, and logits that differ clearly.

@@ -78,7 +78,7 @@ def _greedy(model: PreTrainedModel, prompt: list[int], num_tokens: int) -> list[
     return tokens[len(prompt) :]
 
 
-def _compare(path: Path, model: PreTrainedModel) -> None:
+def _compare(path: Path, model: Any) -> None:
     torch.set_num_threads(1)
     runner = load_runner(_source(path), dtype="float32", num_kv_blocks=40, block_size=8)
     rng = random.Random(1)

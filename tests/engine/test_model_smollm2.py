@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoTokenizer, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from headway.engine.model_source import resolve_model
+from headway.engine.tokenizer import load_tokenizer
 from headway.engine.torch_runner import TorchRunner, load_runner
 from tests.engine.sequences import TestSequence, run, sequences_for, step
 
@@ -50,70 +51,81 @@ TEXTS = (
 @pytest.fixture(scope="module")
 def runner() -> TorchRunner:
     """The packaged model in float32."""
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     return load_runner(
         resolve_model("smollm2-135m"), dtype="float32", num_kv_blocks=400, block_size=16
     )
 
 
 @pytest.fixture(scope="module")
-def expected() -> tuple[list[list[int]], list[list[int]]]:
-    """Prompts, and the tokens that transformers draws greedily in float32."""
-    torch.set_num_threads(2)
-    source = resolve_model("smollm2-135m")
-    place: dict[str, Any] = {"gguf_file": source.path.name}
-    config = AutoConfig.from_pretrained(source.path.parent, **place)
-    model = LlamaForCausalLM(config).eval()
+def reference() -> Any:
+    """The same file as Hugging Face transformers reads it, in float32."""
+    torch.set_num_threads(1)
+    model: Any = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=49152,
+            hidden_size=576,
+            intermediate_size=1536,
+            num_hidden_layers=30,
+            num_attention_heads=9,
+            num_key_value_heads=3,
+            max_position_embeddings=8192,
+            rms_norm_eps=1e-5,
+            rope_parameters={"rope_type": "default", "rope_theta": 100000.0},
+            tie_word_embeddings=True,
+        )
+    )
+    path = resolve_model("smollm2-135m").path
     load: Any = load_gguf_checkpoint
-    read = load(str(source.path), return_tensors=True, model_to_load=model)
+    read = load(str(path), return_tensors=True, model_to_load=model)
     missing, unknown = model.load_state_dict(read["tensors"], strict=False)
     assert not unknown
     assert missing == ["lm_head.weight"]
     model.tie_weights()
-    tokenizer = AutoTokenizer.from_pretrained(source.path.parent, **place)
-    prompts = [tokenizer(text)["input_ids"] for text in TEXTS]
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[list[int]]:
+    """Texts, and random tokens around the size of a block."""
+    tokenizer = load_tokenizer(resolve_model("smollm2-135m"))
     rng = random.Random(0)
-    prompts += [[rng.randrange(49152) for _ in range(length)] for length in (31, 32, 33, 100, 190)]
-    return prompts, [_greedy(model, prompt) for prompt in prompts]
+    made = [tokenizer.encode(text) for text in TEXTS]
+    return made + [
+        [rng.randrange(tokenizer.vocab_size) for _ in range(length)]
+        for length in (31, 32, 33, 100, 190)
+    ]
 
 
-def _greedy(model: Any, prompt: list[int]) -> list[int]:
-    with torch.inference_mode():
-        out = model.generate(
-            torch.tensor([prompt]),
-            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
-            max_new_tokens=NUM_TOKENS,
-            min_new_tokens=NUM_TOKENS,
-            do_sample=False,
-            use_cache=True,
-            eos_token_id=None,
-            pad_token_id=0,
-        )
-    return out[0, len(prompt) :].tolist()  # type: ignore[no-any-return]  # transformers is untyped
+@pytest.fixture(scope="module")
+def alone(runner: TorchRunner, prompts: list[list[int]]) -> list[list[int]]:
+    """What each prompt draws greedily when nothing else runs."""
+    return [run(runner, sequences_for([each], NUM_TOKENS, 16), NUM_TOKENS)[0] for each in prompts]
 
 
-Expected = tuple[list[list[int]], list[list[int]]]
-
-
-def test_alone(runner: TorchRunner, expected: Expected) -> None:
-    prompts, wanted = expected
+def test_greedy_tokens_are_those_of_transformers(
+    reference: Any, prompts: list[list[int]], alone: list[list[int]]
+) -> None:
+    """Each drawn token is the most probable one after all those before it."""
     assert len(prompts) >= 30
-    for prompt, tokens in zip(prompts, wanted, strict=True):
-        assert run(runner, sequences_for([prompt], NUM_TOKENS, 16), NUM_TOKENS) == [tokens]
+    for prompt, drawn in zip(prompts, alone, strict=True):
+        with torch.inference_mode():
+            logits = reference(torch.tensor([prompt + drawn[:-1]])).logits[0, len(prompt) - 1 :]
+        assert logits.argmax(-1).tolist() == drawn
 
 
 @pytest.mark.parametrize("chunk", [512, 17, 5])
 def test_together_in_chunks_over_scrambled_blocks(
-    runner: TorchRunner, expected: Expected, chunk: int
+    runner: TorchRunner, prompts: list[list[int]], alone: list[list[int]], chunk: int
 ) -> None:
-    prompts, wanted = expected
     sequences = sequences_for(prompts, NUM_TOKENS, 16, scramble=chunk)
-    assert run(runner, sequences, NUM_TOKENS, chunk) == wanted
+    assert run(runner, sequences, NUM_TOKENS, chunk) == alone
 
 
-def test_joining_at_every_step(runner: TorchRunner, expected: Expected) -> None:
+def test_joining_at_every_step(
+    runner: TorchRunner, prompts: list[list[int]], alone: list[list[int]]
+) -> None:
     """Sequences join one by one, so that prefill chunks and decodes share each step."""
-    prompts, wanted = expected
     waiting = sequences_for(prompts, NUM_TOKENS, 16, scramble=7)
     everything = list(waiting)
     running: list[TestSequence] = []
@@ -122,18 +134,19 @@ def test_joining_at_every_step(runner: TorchRunner, expected: Expected) -> None:
         waiting = waiting[2:]
         step(runner, running, 24)
         running = [item for item in running if len(item.drawn) < NUM_TOKENS]
-    assert [item.tokens[item.num_prompt :] for item in everything] == wanted
+    assert [item.tokens[item.num_prompt :] for item in everything] == alone
 
 
-def test_recomputed_after_losing_its_blocks(runner: TorchRunner, expected: Expected) -> None:
+def test_recomputed_after_losing_its_blocks(
+    runner: TorchRunner, prompts: list[list[int]], alone: list[list[int]]
+) -> None:
     """Preemption by recompute, mid-decode: other blocks, everything computed again."""
-    prompts, wanted = expected
     sequences = sequences_for(prompts[:8], NUM_TOKENS, 16, scramble=1)
     run(runner, sequences, 3)
     for offset, item in enumerate(sequences):
         item.table = [200 + offset * 10 + index for index in range(len(item.table))]
         item.computed = 0
-    assert run(runner, sequences, NUM_TOKENS, 9) == wanted[:8]
+    assert run(runner, sequences, NUM_TOKENS, 9) == alone[:8]
 
 
 def test_bfloat16_stays_close() -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import OutOfBlocksError
@@ -82,6 +82,7 @@ def test_check_integrity_names_the_block_that_is_off() -> None:
 calls = st.tuples(st.sampled_from(["take", "hold", "release", "release_kept"]), st.integers(0, 4))
 
 
+@settings(deadline=None)
 @given(st.lists(calls, max_size=60))
 def test_against_plain_lists_g7(made: list[tuple[str, int]]) -> None:
     """The same calls on two lists and a counter: same block taken, same counts."""

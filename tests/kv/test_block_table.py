@@ -1,7 +1,7 @@
 """Does a table get exactly the blocks that its next tokens need?"""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.kv import BlockTable, SharedBlocks
@@ -13,6 +13,7 @@ def empty_table(shared: SharedBlocks) -> BlockTable:
     return BlockTable(shared, SIZE, "a", ())
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=8))
 def test_growth_takes_just_enough_blocks(steps: list[int]) -> None:
     shared = SharedBlocks(20, SIZE)

@@ -1,14 +1,14 @@
 """Does each call of the cache do what its line says, and refuse what it cannot?"""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import OutOfBlocksError
 from headway.kv import KVCache, PrefixMatch
 
+from .counting_tokens import CountingTokens
 from .mirrored_cache import MirroredCache
-from .test_prefix_cache import CountingTokens
 
 SIZE = 4
 
@@ -21,6 +21,7 @@ def computed(kv: KVCache, request_id: str, namespace: str, token_ids: list[int])
     return cached
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 1), max_size=20),
     st.lists(st.integers(0, 1), max_size=20),

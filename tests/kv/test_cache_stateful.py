@@ -8,7 +8,7 @@ across namespaces); the broken caches prove that it would notice.
 from collections.abc import Callable
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -25,6 +25,8 @@ from .broken_caches import BROKEN_CACHES
 from .mirrored_cache import MirroredCache
 
 NUM_BLOCKS, BLOCK_SIZE = 9, 4
+# How long a walk takes says nothing about the cache, and depends on what else the machine does.
+WALK = settings(stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
 
 tokens = st.lists(st.integers(0, 1), max_size=6)
 heads = st.sampled_from([[], [7] * 5, [7] * 8, [7] * 4 + [8] * 8])
@@ -154,7 +156,7 @@ class CacheMachine(RuleBasedStateMachine):
 def test_tables_spell_their_tokens_g7_g8_g11() -> None:
     run_state_machine_as_test(
         CacheMachine,
-        settings=settings(max_examples=250, stateful_step_count=50, deadline=None),
+        settings=settings(WALK, max_examples=250),
     )
 
 
@@ -171,9 +173,8 @@ def test_the_machine_notices_a_broken_cache(broken: Callable[[int, int], KVCache
         run_state_machine_as_test(
             BrokenMachine,
             settings=settings(
+                WALK,
                 max_examples=2000,
-                stateful_step_count=50,
-                deadline=None,
                 database=None,
                 derandomize=True,
                 phases=[Phase.generate],

@@ -1,37 +1,24 @@
 """Are keys equal exactly when namespace and all tokens so far are, and is hashing spared?"""
 
 from collections.abc import Sequence
-from typing import SupportsIndex, overload
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.kv import PrefixCache, PrefixMatch, block_key, root_key
 
+from .counting_tokens import CountingTokens
+
 token_lists = st.lists(st.integers(0, 2), max_size=12)
 names = st.text(st.characters(), max_size=4)
-
-
-class CountingTokens(list[int]):
-    """A list of tokens that counts how many were read by slice."""
-
-    num_read = 0
-
-    @overload
-    def __getitem__(self, index: SupportsIndex) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[int]: ...
-    def __getitem__(self, index: SupportsIndex | slice) -> int | list[int]:
-        if isinstance(index, slice):
-            self.num_read += len(range(*index.indices(len(self))))
-        return super().__getitem__(index)
 
 
 def all_keys(cache: PrefixCache, namespace: str, token_ids: Sequence[int]) -> list[bytes]:
     return list(cache.keys_after((), namespace, token_ids))
 
 
+@settings(deadline=None)
 @given(names, token_lists, names, token_lists)
 def test_keys_agree_exactly_on_the_common_head_g11(
     namespace: str, token_ids: list[int], other: str, other_ids: list[int]

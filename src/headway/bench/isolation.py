@@ -22,8 +22,8 @@ UNLOADED = "unloaded"
 BULK_ALONE = "bulk-alone"
 FLOOD = "flood"
 ALL_PHASES = (UNLOADED, BULK_ALONE, FLOOD)
-_SETTLE_S = 2.0
-"""Between phases, for what was cut off to leave the server."""
+SETTLE_S = 2.0
+"""After each phase, for what was cut off to leave the server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,7 @@ async def measure(
     watch: Watch,
     repeat: int = 1,
     alternate: bool = False,
+    settle_s: float = SETTLE_S,
 ) -> IsolationReport:
     """Run every phase of every run, `repeat` times. Raises NodeError when a server fails to start.
 
@@ -100,7 +101,7 @@ async def measure(
     for index in range(repeat):
         order = list(reversed(runs)) if alternate and index % 2 else list(runs)
         for run in order:
-            reports += await _measure_run(run, index, load, clock, watch)
+            reports += await _measure_run(run, index, load, clock, watch, settle_s)
     return IsolationReport(load=load, phases=tuple(reports))
 
 
@@ -114,7 +115,7 @@ def phase_load(load: Load, phase: str) -> Load:
 
 
 async def _measure_run(
-    run: Run, index: int, load: Load, clock: Clock, watch: Watch
+    run: Run, index: int, load: Load, clock: Clock, watch: Watch, settle_s: float
 ) -> list[PhaseReport]:
     reports = []
     # The texts differ in every run, so that no server knows them; only arrivals are repeatable.
@@ -126,7 +127,7 @@ async def _measure_run(
             async with watch(run.label, name, phase):
                 await run_phase(phase, client, prompts)
             reports.append(_report(run.label, name, index, phase))
-            await asyncio.sleep(_SETTLE_S)
+            await asyncio.sleep(settle_s)
     return reports
 
 

@@ -50,11 +50,13 @@ def describe(config: Config) -> str:
     return "\n".join(lines)
 
 
-def describe_tier(tier: Tier) -> str:
-    """Return what a tier promises, in one line."""
-    parts = [f"floor {tier.floor:.0%}"]
-    if tier.target.ttft_s is not None:
+def describe_tier(tier: Tier, *, targets: bool = True) -> str:
+    """Return what a tier promises, in one line; its latency targets only where they are known."""
+    parts = [f"floor {tier.floor:.0%}"] if tier.floor else []
+    if targets and tier.target.ttft_s is not None:
         parts.append(f"first token within {tier.target.ttft_s:g} s")
-    if tier.queue_timeout_s is not None:
-        parts.append(f"queue time-out {tier.queue_timeout_s:g} s")
+    if tier.queue_timeout_s is None:
+        parts.append("waits for as long as it takes")
+    else:
+        parts.append(f"waits at most {tier.queue_timeout_s:g} s")
     return f"{tier.name}: {', '.join(parts)}"

@@ -1,5 +1,6 @@
 """How is an engine started by hand?"""
 
+from headway.cli.logs import log_to_stderr
 from headway.cli.ports import bindable_port
 from headway.cli.settings import (
     ConfigOption,
@@ -32,4 +33,5 @@ def engine(
     # Needs torch, which a gateway's machine may lack.
     from headway.engine.serve import run_engine
 
+    log_to_stderr("engine")
     run_engine(loaded.engine, loaded.tiers)

@@ -1,5 +1,6 @@
 """How is a gateway started by hand?"""
 
+from headway.cli.logs import log_to_stderr
 from headway.cli.ports import bindable_port
 from headway.cli.settings import (
     ConfigOption,
@@ -28,4 +29,5 @@ def gateway(
     # Loaded by this command alone: the others start sooner without it.
     from headway.gateway.serve import run_gateway
 
+    log_to_stderr("gateway")
     run_gateway(loaded)

@@ -27,7 +27,8 @@ from headway.errors import ConfigError
 NODE_NAME = "embedded"
 _DRAIN_MARGIN_S = 15.0
 """Beyond `drain_s`: telling what is cut off, and closing connections."""
-_ENGINE_STOP_S = 10.0
+_ENGINE_STOP_S = 35.0
+"""Beyond what the engine gives its own requests, which the gateway has drained by then."""
 
 ServePortOption = Annotated[
     int | None, typer.Option("--port", envvar="PORT", help="Port to listen on; 0: any free.")
@@ -80,7 +81,11 @@ def banner(config: Config, url: str, file: Path | None) -> str:
         f"headway is ready on {url} (policy {config.gateway.policy})",
         "  settings: " + (str(file) if file is not None else "the defaults, no file"),
     ]
-    lines += [f"  tier {describe_tier(tier)}" for tier in config.tiers.all]
+    # The embedded engine measures which targets this machine can keep, and has just printed them.
+    known = bool(config.nodes)
+    lines += [f"  tier {describe_tier(tier, targets=known)}" for tier in config.tiers.all]
+    if not known:
+        lines.append("  latency targets: what the engine measured here, in its lines above")
     authorization = ""
     if config.open_mode:
         lines.append(
@@ -101,10 +106,7 @@ def banner(config: Config, url: str, file: Path | None) -> str:
 
 
 def _model_name(config: Config) -> str:
-    engine = config.engine
-    if config.nodes:
-        return "MODEL"
-    return engine.model if engine.served_model_name is None else engine.served_model_name
+    return "MODEL" if config.nodes else config.engine.public_name
 
 
 def _engine_port(config: Config, gateway_port: int) -> int:

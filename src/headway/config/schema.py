@@ -4,6 +4,7 @@ Every setting of `headway.yaml` is a field here, with its range and one line of 
 in the names. `docs/configuration.md` is compared with this file by a test.
 """
 
+from pathlib import PurePath
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -124,6 +125,13 @@ class EngineConfig(Section, frozen=True, kw_only=True):
     max_body_bytes: Annotated[
         _Bytes, Meta(description="Largest request body; not below the gateway's.")
     ] = 8 * 1024 * 1024
+
+    @property
+    def public_name(self) -> str:
+        """The name that clients ask for."""
+        if self.served_model_name is not None:
+            return self.served_model_name
+        return PurePath(self.model).name.removesuffix(".gguf")
 
 
 class TierConfig(Section, frozen=True, kw_only=True):

@@ -92,7 +92,8 @@ def _draw_truncated(
     total = torch.where(top_k <= count, mass[:, -1:], probs[rows].double().sum(-1, keepdim=True))
     # The nucleus is the shortest run of tokens that reaches top_p: those with less before them.
     values.masked_fill_(mass - values >= top_p * total, 0.0)
-    enough = (top_k <= count) | (mass[:, -1:] >= top_p * total)
+    # The mass of the top_k tokens, on which top_p acts, is known once all of them are sorted.
+    enough = (top_k <= count) | ((top_k >= vocab_size) & (mass[:, -1:] >= top_p * total))
     complete = enough.squeeze(1).tolist()
     picks = _invert(values, draws[rows])
     for index, row in enumerate(rows):

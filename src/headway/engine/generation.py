@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.types import Receive, Scope, Send
 
@@ -13,7 +13,7 @@ from headway.engine.async_engine import AsyncEngine
 from headway.engine.intake import caller_of, engine_requests
 from headway.engine.output_stream import OutputStream
 from headway.engine.prompts import PromptReader
-from headway.engine.reply import GenerationError, Reply
+from headway.engine.reply import Reply
 from headway.engine.request import EngineRequest
 from headway.engine.timing import Timing
 from headway.engine.tokenizer import Tokenizer
@@ -38,7 +38,7 @@ class ServerOptions:
     """What the engine's HTTP server can be told."""
 
     model_name: str
-    tiers: Tiers = Tiers()
+    tiers: Tiers = field(default_factory=Tiers)
     max_body_bytes: int = 8 * 1024 * 1024
     max_num_queued_reqs: int = 1024
     """Most sequences that wait for a place in the batch; beyond it, 503."""
@@ -119,15 +119,15 @@ class Generator:
 
     async def _send(self, reply: Reply, request: Request) -> None:
         """Send the answer; one that was not delivered whole is not measured."""
-        if not request.streams:
-            await reply.whole()
+        try:
+            await (reply.stream() if request.streams else reply.whole())
+        except WriteTimeoutError:
+            _log.warning("cut a client that did not read")
         else:
-            try:
-                await reply.stream()
-            except WriteTimeoutError:
-                _log.warning("cut a client that did not read")
-                return
-        self._metrics.completed(reply.timing.times)
+            self._metrics.completed(reply.timing.times)
+        finally:
+            for stream in reply.streams:
+                await stream.aclose()
 
     def _is_full(self) -> bool:
         stats = self._engine.stats()

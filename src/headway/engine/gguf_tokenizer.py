@@ -135,9 +135,9 @@ class _Vocabulary:
         value = self._metadata.get(_PREFIX + key)
         if value is None:
             raise ModelLoadError(f"{_PREFIX}{key}: missing")
-        if isinstance(value, str) or not all(isinstance(item, item_type) for item in value):
+        if not isinstance(value, list) or not all(isinstance(i, item_type) for i in value):
             raise ModelLoadError(f"{_PREFIX}{key}: not a list of {item_type.__name__}")
-        return list(value)
+        return value
 
     def text(self, key: str) -> str:
         value = self._metadata.get(_PREFIX + key)

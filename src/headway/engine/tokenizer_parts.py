@@ -32,10 +32,12 @@ def chat_end_ids(tokenizer: tokenizers.Tokenizer) -> Iterable[int]:
 
 def set_template(tokenizer: tokenizers.Tokenizer, bos: str | None, eos: str | None) -> None:
     """Make `tokenizer` put these tokens around a text; those that it does not know it omits."""
-    ids = {token: tokenizer.token_to_id(token) for token in (bos, eos) if token is not None}
-    known = {token: token_id for token, token_id in ids.items() if token_id is not None}
-    before = [bos] if bos in known else []
-    after = [eos] if eos in known else []
-    tokenizer.post_processor = TemplateProcessing(
-        single=[*before, "$A", *after], pair=None, special_tokens=list(known.items())
-    )
+    # In a template the tokens go by names of ours, for "$" and ":" mean something there.
+    known = [
+        {"id": name, "ids": [token_id], "tokens": [token]}
+        for name, token in (("BOS", bos), ("EOS", eos))
+        if token is not None and (token_id := tokenizer.token_to_id(token)) is not None
+    ]
+    names = {item["id"] for item in known}
+    single = [name for name in ("BOS", "$A", "EOS") if name == "$A" or name in names]
+    tokenizer.post_processor = TemplateProcessing(single=single, pair=None, special_tokens=known)

@@ -7,11 +7,11 @@ one is a 400 as well.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
-from headway import __version__
 from headway.wire.chat import ChatCompletionRequest
 from headway.wire.chat_answers import ChatCompletion, ChatCompletionChunk
 from headway.wire.completion_answers import Completion
@@ -209,7 +209,7 @@ def openapi_document(
         wanted = (operation.request, operation.answer, operation.event)
         types += [one for one in wanted if one is not None and one not in types]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
-    schema_of = {id(one): schema for one, schema in zip(types, schemas, strict=True)}
+    schema_of = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         described = _describe(operation, schema_of)
@@ -217,27 +217,27 @@ def openapi_document(
     return msgspec.json.encode(
         {
             "openapi": "3.1.0",
-            "info": {"title": title, "version": __version__},
+            "info": {"title": title, "version": version("headway")},
             "paths": paths,
             "components": {"schemas": components},
         }
     )
 
 
-def _describe(operation: Operation, schema_of: dict[int, dict[str, Any]]) -> dict[str, Any]:
+def _describe(operation: Operation, schema_of: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.id,
         "summary": operation.summary,
         "responses": {"200": _answer(operation, schema_of)},
     }
     for status in operation.errors:
-        content = {"application/json": {"schema": schema_of[id(ErrorResponse)]}}
+        content = {"application/json": {"schema": schema_of[ErrorResponse]}}
         described["responses"][str(status)] = {
             "description": _PHRASES[status],
             "content": content,
         }
     if operation.request is not None:
-        content = {"application/json": {"schema": schema_of[id(operation.request)]}}
+        content = {"application/json": {"schema": schema_of[operation.request]}}
         described["requestBody"] = {"required": True, "content": content}
     parameters = [*_path_parameters(operation.path), *map(_header_parameter, operation.headers)]
     if parameters:
@@ -245,11 +245,11 @@ def _describe(operation: Operation, schema_of: dict[int, dict[str, Any]]) -> dic
     return described
 
 
-def _answer(operation: Operation, schema_of: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    schema = {"type": "string"} if operation.answer is None else schema_of[id(operation.answer)]
+def _answer(operation: Operation, schema_of: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    schema = {"type": "string"} if operation.answer is None else schema_of[operation.answer]
     content: dict[str, Any] = {operation.answer_type: {"schema": schema}}
     if operation.event is not None:
-        each = schema_of[id(operation.event)]
+        each = schema_of[operation.event]
         content["text/event-stream"] = {"schema": {"type": "string"}, "x-event-schema": each}
     return {"description": "Done", "content": content}
 

@@ -1,0 +1,97 @@
+"""How does the engine run as a process, and how does it stop?
+
+It says what it loads, measures itself, prints the latency targets that follow, and then listens,
+so that `/health` answers 200 only when it can serve. The first SIGTERM drains, the second does not.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+import uvloop
+
+from headway.config import EngineConfig
+from headway.core.tier import Tiers
+from headway.engine.async_engine import AsyncEngine
+from headway.engine.engine import LLMEngine
+from headway.engine.generation import ServerOptions
+from headway.engine.server import build_app
+from headway.wire.listen import graceful_server, open_socket
+
+DRAIN_S = 30.0
+"""How long requests in progress get to finish after SIGTERM."""
+
+_log = logging.getLogger(__name__)
+
+
+def run_engine(config: EngineConfig, tiers: Tiers) -> None:
+    """Load the model and serve it until a signal.
+
+    Raises ModelLoadError and ConfigError before listening, OSError when the address is taken.
+    """
+    # torch is heavy, and only this process needs it.
+    import torch
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)) if config.threads is None else config.threads)
+    _log.info("loading %s", config.model)
+    engine = LLMEngine(
+        config.model,
+        max_num_seqs=config.max_num_seqs,
+        max_model_len=config.max_model_len,
+        enable_chunked_prefill=config.enable_chunked_prefill,
+        enable_prefix_caching=config.enable_prefix_caching,
+        block_size=config.block_size,
+        num_kv_blocks=config.num_kv_blocks,
+        kv_cache_bytes=config.kv_cache_bytes,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        dtype=config.dtype,
+        scheduling_policy=config.scheduling_policy,
+        tiers=tiers,
+    )
+    for line in describe(engine):
+        _log.info("%s", line)
+    options = ServerOptions(
+        model_name=_model_name(config),
+        tiers=tiers,
+        max_body_bytes=config.max_body_bytes,
+        max_num_queued_reqs=config.max_num_queued_reqs,
+    )
+    uvloop.run(_serve(AsyncEngine(engine), config, options))
+
+
+def describe(engine: LLMEngine) -> list[str]:
+    """Return lines that say what was loaded, how fast it is, and what that promises."""
+    runner = engine.runner
+    tokens = runner.num_blocks * runner.block_size
+    lines = [f"KV cache of {runner.num_blocks} blocks, {tokens} tokens"]
+    if engine.step_time is not None:
+        time = engine.step_time
+        lines.append(
+            f"an iteration takes {1e3 * time.base_s:.1f} ms and {1e3 * time.per_token_s:.2f} ms "
+            "for each token"
+        )
+    budgets = () if engine.budgets is None else engine.budgets
+    for tier, budget in zip(engine.options.tiers.all, budgets, strict=False):
+        target = budget.target
+        if target.ttft_s is not None and target.tpot_s is not None:
+            lines.append(
+                f"tier {tier.name}: TTFT {target.ttft_s:.2f} s, TPOT {1e3 * target.tpot_s:.0f} ms"
+            )
+    return lines
+
+
+def _model_name(config: EngineConfig) -> str:
+    if config.served_model_name is not None:
+        return config.served_model_name
+    return Path(config.model).name.removesuffix(".gguf")
+
+
+async def _serve(engine: AsyncEngine, config: EngineConfig, options: ServerOptions) -> None:
+    listener = open_socket(config.host, config.port)
+    try:
+        server = graceful_server(build_app(engine, options), drain_s=DRAIN_S)
+        _log.info("listening on port %d", listener.getsockname()[1])
+        await server.serve(sockets=[listener])
+    finally:
+        listener.close()
+        await engine.stop()
