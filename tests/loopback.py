@@ -1,5 +1,6 @@
 """A server on the loopback, in a thread of its own, for tests that need real sockets."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,13 +26,20 @@ class Loopback:
 
 
 @contextmanager
-def serve(app: Router, *, drain_s: float = 5.0) -> Iterator[Loopback]:
-    """Serve `app` on a free port while the block runs. Raises what the server raised."""
+def serve(
+    app: Router, *, drain_s: float = 5.0, send_buffer: int | None = None
+) -> Iterator[Loopback]:
+    """Serve `app` on a free port while the block runs. Raises what the server raised.
+
+    `send_buffer`: bytes that the kernel keeps for each slow reader; None: as many as it likes.
+    """
     started = threading.Event()
     failures: list[BaseException] = []
     app.on_start = _then(app.on_start, started)
     server = graceful_server(app, drain_s=drain_s)
     listener = open_socket("127.0.0.1", 0)
+    if send_buffer is not None:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     port = listener.getsockname()[1]
 
     def run() -> None:

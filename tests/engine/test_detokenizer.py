@@ -3,7 +3,7 @@
 from functools import cache
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headway.engine.byte_tokenizer import EOS_TOKEN_ID, ByteTokenizer
@@ -30,6 +30,7 @@ def stream(tokenizer: Tokenizer, ids: list[int], skip: bool = True) -> list[str]
     return [*map(state.push, ids), state.finish()]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, EOS_TOKEN_ID + 1), max_size=40), st.booleans())
 @example([0xED, 0xA0, 0x80], True)
 @example([0xF0, 0x9F, 0x98], True)
@@ -43,11 +44,13 @@ def test_joined_deltas_are_the_decoding_of_all_bytes(ids: list[int], skip: bool)
     assert BYTES.decode(ids, skip_special_tokens=skip) == text
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-1, 49200), max_size=30), st.booleans())
 def test_joined_deltas_are_the_decoding_of_model_tokens(ids: list[int], skip: bool) -> None:
     assert "".join(stream(smollm(), ids, skip)) == smollm().decode(ids, skip_special_tokens=skip)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 7), max_size=20), st.booleans(), st.booleans())
 def test_joined_deltas_with_a_leading_space(ids: list[int], skip: bool, continuation: bool) -> None:
     tokenizer = Spaced()

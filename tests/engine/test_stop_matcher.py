@@ -1,7 +1,7 @@
 """Stop strings: fault C2 of the reference, for any split of any text."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headway.engine.stop_matcher import StopMatcher
@@ -26,6 +26,7 @@ def run(pieces: list[str], stops: list[str], include: bool = False) -> tuple[str
     return shown + matcher.finish(), matcher.matched
 
 
+@settings(deadline=None)
 @given(st.lists(TEXT, max_size=12), STOPS, st.booleans())
 @example(["aab", "aa", "b"], ["abaab"], False)
 def test_any_split_gives_what_the_definition_says(
@@ -38,6 +39,7 @@ def test_any_split_gives_what_the_definition_says(
     assert run([text], stops, include) == answer
 
 
+@settings(deadline=None)
 @given(TEXT, STOPS)
 def test_holds_back_only_what_could_begin_a_stop(text: str, stops: list[str]) -> None:
     matcher = StopMatcher(stops, include=False)

@@ -9,7 +9,7 @@ from headway.gateway.fake_node import Behaviour, FakeNode
 from tests.gateway.harness import gateway_before
 
 WORDS = ("北京", "😀 ", "naïve ", "\u2028", "emoji👩‍👩‍👧", "plain ", '"quoted"\n', "\\ ")
-TOKENS = tuple(WORDS[index % len(WORDS)] for index in range(47)) + ("长" * 100_000, "z", "终")
+TOKENS = (*(WORDS[index % len(WORDS)] for index in range(47)), "长" * 100_000, "z", "终")
 
 
 def stream_of(behaviour: Behaviour, **fields: Any) -> tuple[list[str], str, int]:

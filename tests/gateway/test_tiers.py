@@ -29,7 +29,7 @@ class Flood:
     async def send(self, text: str, *headers: tuple[str, str], **fields: Any) -> None:
         """Send one, and return when it waits in the queue or is at the node."""
         messages = [{"role": "user", "content": text}]
-        request = self._running.chat(*headers, messages=messages, **fields)
+        request = self._running.chat(*headers, messages=messages, **{"max_tokens": 16, **fields})
         self._open.append(asyncio.create_task(request))
         await eventually(self._seen)
 

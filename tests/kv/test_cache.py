@@ -113,6 +113,18 @@ def test_match_then_admit_then_commit_hash_each_block_once() -> None:
         assert tokens.num_read == num_read
 
 
+def test_a_fork_does_not_hash_the_common_head_again() -> None:
+    kv = KVCache(40, SIZE)
+    head = list(range(80))
+    computed(kv, "parent", "a", head)
+    kv.fork("parent", "child", 80)
+    kv.grow("child", 80, 84)
+    tokens = CountingTokens([*head, *range(4)])
+    kv.commit("child", tokens, 84)
+    assert tokens.num_read == 4
+    assert kv.match("a", [*tokens, 0]).num_tokens == 84
+
+
 def test_without_prefix_caching_nothing_is_kept_or_found() -> None:
     kv = KVCache(4, SIZE, enable_prefix_caching=False)
     assert computed(kv, "r1", "a", [1] * 8) == 0

@@ -133,9 +133,9 @@ async def _measure_run(
 
 def _report(label: str, name: str, index: int, phase: Phase) -> PhaseReport:
     load = phase.load
-    tiers = [load.bulk.tier] if load.bulk_callers else []
-    if load.critical_every_s is not None:
-        tiers.append(load.critical.tier)
+    tiers = [] if load.critical_every_s is None else [load.critical.tier]
+    if load.bulk_callers:
+        tiers.append(load.bulk.tier)
     points = tuple(
         Point(
             tier=record.tier,

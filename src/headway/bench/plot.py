@@ -10,6 +10,7 @@ from headway.bench.isolation import FLOOD, IsolationReport, PhaseReport
 from headway.bench.report import COLUMNS, rows
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 _COLOURS = {"critical": "#c1121f", "normal": "#e09f3e", "bulk": "#6c7a89"}
@@ -66,23 +67,33 @@ def draw_png(report: IsolationReport) -> bytes:
         axis.set_title(phase.label)
         axis.set_xlabel("sent after (s)")
         axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
         axis.grid(visible=True, which="major", alpha=0.3)
         for tier in phase.tiers:
             _scatter(axis, phase, tier)
-        axis.legend(loc="upper left")
     axes[0].set_ylabel("time to first token (s)")
+    legend: dict[str, Artist] = {}
+    for axis in axes:
+        handles, names = axis.get_legend_handles_labels()
+        legend.update(zip(names, handles, strict=True))
+    figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=len(legend))
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=120)
     return buffer.getvalue()
 
 
 def _scatter(axis: "Axes", phase: PhaseReport, tier: str) -> None:
-    points = [point for point in phase.points if point.tier == tier]
-    axis.scatter(
-        [point.sent_s for point in points],
-        [point.ttft_s for point in points],
-        s=[18 if point.answered else 40 for point in points],
-        color=_COLOURS.get(tier, _OTHER_COLOUR),
-        alpha=0.8,
-        label=tier,
-    )
+    """Draw a tier's points; an arrow up is a request given up, which would have taken longer."""
+    colour = _COLOURS.get(tier, _OTHER_COLOUR)
+    for answered, marker, label in ((True, "o", tier), (False, "^", f"{tier}, given up")):
+        points = [p for p in phase.points if p.tier == tier and p.answered == answered]
+        if points or answered:
+            axis.scatter(
+                [point.sent_s for point in points],
+                [point.ttft_s for point in points],
+                s=18,
+                color=colour,
+                marker=marker,
+                alpha=0.8,
+                label=label,
+            )

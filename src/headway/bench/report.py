@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from headway.bench.isolation import IsolationReport
@@ -13,14 +14,13 @@ COLUMNS = (
     "run",
     "phase",
     "tier",
-    "requests",
-    "errors",
+    "sent",
+    "err",
     "TTFT p50",
     "p90",
     "p99",
-    "gap p50",
     "gap p99",
-    "tokens/s",
+    "tok/s",
 )
 
 
@@ -39,9 +39,9 @@ def rows(report: IsolationReport) -> list[tuple[str, ...]]:
 
 def table(report: IsolationReport) -> Table:
     """Return the figures as a table for the terminal."""
-    shown = Table(title=f"isolation, {report.machine}")
+    shown = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
     for index, name in enumerate(COLUMNS):
-        shown.add_column(name, justify="left" if index < 3 else "right")
+        shown.add_column(name, justify="left" if index < 3 else "right", no_wrap=True)
     for row in rows(report):
         shown.add_row(*row)
     return shown
@@ -82,9 +82,8 @@ def _cells(summary: TierSummary) -> tuple[str, ...]:
         _seconds(summary.ttft_p50_s),
         _seconds(summary.ttft_p90_s, bound),
         _seconds(summary.ttft_p99_s, bound),
-        _seconds(summary.gap_p50_s),
         _seconds(summary.gap_p99_s),
-        f"{summary.tokens_per_s:.1f}",
+        f"{summary.tokens_per_s:.0f}",
     )
 
 

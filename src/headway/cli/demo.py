@@ -50,7 +50,7 @@ def demo(
     console.print(
         f"{bulk_callers} bulk callers without a pause (about 400 tokens in, 128 out), and a "
         "critical request (64 in, 32 out) each two seconds at random.\n"
-        f"{duration_s:g} s {BASELINE}, then {duration_s:g} s {OURS}.\n"
+        f"{duration_s:g} s first come first served (fcfs), then {duration_s:g} s {OURS}.\n"
     )
     runs = own_runs(overrides(settings, {}), only_flood=True)
     report = asyncio.run(_show(runs, load, console))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -29,7 +30,9 @@ def picture(label: str, phase: Phase) -> RenderableType:
         shown.add_row(*tier_row(phase.records, tier, now), style=style)
     return Group(
         Text(f"{label}: {load.bulk_callers} bulk callers and critical requests, {state}"),
-        ProgressBar(total=load.duration_s, completed=min(now, load.duration_s), width=60),
+        Padding(
+            ProgressBar(total=load.duration_s, completed=min(now, load.duration_s), width=60), 0
+        ),
         shown,
     )
 

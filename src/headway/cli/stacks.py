@@ -9,7 +9,8 @@ from headway.bench.isolation import ALL_PHASES, FLOOD, Run
 from headway.bench.stack import Stack
 from headway.cli.lifeline import dies_with_parent
 
-BASELINE = "first come first served"
+BASELINE = "fcfs"
+"""First come first served."""
 OURS = "headway"
 
 

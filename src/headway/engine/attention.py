@@ -6,14 +6,20 @@ long runs and yields keys and values ready for a batched product. Paged attentio
 (Kwon et al., 2023, arXiv:2309.06180), in plain PyTorch.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from headway.engine.model_config import ModelConfig
+
 FEW_SEQUENCES = 4
 """Up to so many sequences the fused kernel is faster than two batched products."""
+
+TILE = 128
+"""Tokens of a prefill chunk that attend at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +38,12 @@ class DecodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class PrefillChunk:
-    """Several tokens of one sequence."""
+    """Several tokens of one sequence, from position `start` on."""
 
     rows: slice
-    gather: Tensor | None
-    """As in DecodeGroup, for one sequence; None when the chunk begins the sequence."""
-    mask: Tensor | None
-    """`[tokens, length]`: what each token may see; None when the chunk begins the sequence."""
+    start: int
+    gather: Tensor
+    """As in DecodeGroup, for this one sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +57,19 @@ class AttentionPlan:
 
 
 class PagedAttention:
-    """Attention of one model over its paged cache, a layer at a time."""
+    """Attention of one model over its paged cache, a layer at a time.
 
-    def __init__(self, num_heads: int, num_kv_heads: int, head_dim: int) -> None:
-        self.num_heads = num_heads
-        self.num_kv_heads = num_kv_heads
-        self.group_size = num_heads // num_kv_heads
-        self.head_dim = head_dim
-        self.scale = head_dim**-0.5
+    Queries come scaled by `head_dim ** -0.5` already. The query heads that share a key-value head
+    are rows of one product, so that keys and values are never repeated.
+    """
+
+    def __init__(self, config: ModelConfig, dtype: torch.dtype) -> None:
+        self._heads = config.num_kv_heads
+        self._group_size = config.num_heads // config.num_kv_heads
+        self._head_dim = config.head_dim
+        self._q_size = config.num_heads * config.head_dim
+        # Within a tile, what lies after each of its tokens: [TILE, TILE].
+        self._future = torch.full((TILE, TILE), float("-inf"), dtype=dtype).triu_(1)
 
     def __call__(self, qkv: Tensor, cache: Tensor, plan: AttentionPlan) -> Tensor:
         """Write the step's keys and values, then attend.
@@ -67,41 +77,52 @@ class PagedAttention:
         `qkv` is `[tokens, (num_heads + 2 * num_kv_heads) * head_dim]`, rotated; `cache` one layer,
         `[blocks, 2, kv_heads, block_size, head_dim]`. Returns `[tokens, num_heads * head_dim]`.
         """
-        split = self.num_heads * self.head_dim
-        new = qkv[:, split:].reshape(-1, self.head_dim)
-        cache.view(-1, self.head_dim).index_copy_(0, plan.write, new)
-        blocks = cache.view(-1, cache.shape[3] * self.head_dim)
-        outputs = [self._decode(qkv[group.rows, :split], blocks, group) for group in plan.groups]
-        outputs += [self._prefill(qkv[chunk.rows], blocks, chunk) for chunk in plan.chunks]
+        new = qkv[:, self._q_size :].reshape(-1, self._head_dim)
+        cache.view(-1, self._head_dim).index_copy_(0, plan.write, new)
+        blocks = cache.view(-1, cache.shape[3] * self._head_dim)
+        outputs = [self._decode(qkv[group.rows], blocks, group) for group in plan.groups]
+        for chunk in plan.chunks:
+            outputs += self._prefill(qkv[chunk.rows], blocks, chunk)
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
-    def _decode(self, q: Tensor, blocks: Tensor, group: DecodeGroup) -> Tensor:
-        # The query heads that share a key-value head are the rows of one product, so that keys
-        # and values are never repeated.
-        batch, heads, length = q.shape[0], self.num_kv_heads, group.mask.shape[-1]
-        k, v = blocks.index_select(0, group.gather).view(2, -1, length, self.head_dim).unbind(0)
+    def _decode(self, qkv: Tensor, blocks: Tensor, group: DecodeGroup) -> Tensor:
+        batch, length = qkv.shape[0], group.mask.shape[-1]
+        shape = (2, batch, self._heads, length, self._head_dim)
+        k, v = blocks.index_select(0, group.gather).view(shape).unbind(0)
+        q = qkv[:, : self._q_size].view(batch, self._heads, self._group_size, self._head_dim)
         if batch <= FEW_SEQUENCES:
-            q = q.view(batch, heads, self.group_size, self.head_dim)
-            k, v = k.view(batch, heads, length, -1), v.view(batch, heads, length, -1)
             mask = group.mask.unsqueeze(1)
-            out = functional.scaled_dot_product_attention(q, k, v, mask, scale=self.scale)
+            out = functional.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
             return out.reshape(batch, -1)
-        q = q.reshape(-1, self.group_size, self.head_dim)
-        scores = torch.baddbmm(group.head_mask, q, k.transpose(1, 2), alpha=self.scale)
-        return torch.bmm(torch.softmax(scores, -1), v).view(batch, -1)
+        scores = torch.baddbmm(group.head_mask, q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
+        return torch.bmm(torch.softmax(scores, -1), v.flatten(0, 1)).view(batch, -1)
 
-    def _prefill(self, qkv: Tensor, blocks: Tensor, chunk: PrefillChunk) -> Tensor:
-        # [kv_heads, query heads of each, tokens, head_dim]: keys and values are views that repeat.
-        tokens, heads = qkv.shape[0], self.num_kv_heads
-        split = self.num_heads * self.head_dim
-        q = qkv[:, :split].view(tokens, heads, self.group_size, self.head_dim).permute(1, 2, 0, 3)
-        if chunk.gather is None:
-            k, v = qkv[:, split:].view(tokens, 2, heads, self.head_dim).permute(1, 2, 0, 3)
-        else:
-            k, v = blocks.index_select(0, chunk.gather).view(2, heads, -1, self.head_dim)
-        k = k.unsqueeze(1).expand(-1, self.group_size, -1, -1)
-        v = v.unsqueeze(1).expand(-1, self.group_size, -1, -1)
-        out = functional.scaled_dot_product_attention(
-            q, k, v, chunk.mask, is_causal=chunk.mask is None, scale=self.scale
-        )
-        return out.permute(2, 0, 1, 3).reshape(tokens, split)
+    def _prefill(self, qkv: Tensor, blocks: Tensor, chunk: PrefillChunk) -> list[Tensor]:
+        shape = (2, self._heads, -1, self._head_dim)
+        k, v = blocks.index_select(0, chunk.gather).view(shape).unbind(0)
+        return [
+            self._tile(q, k[:, :seen], v[:, :seen])
+            for q, seen in _tiles(qkv[:, : self._q_size], chunk.start)
+        ]
+
+    def _tile(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attention of consecutive tokens, the last of which is that of the last key.
+
+        Tile by tile, no product is computed for keys after the tile, and scores fit the cache of
+        the processor.
+        """
+        tokens = q.shape[0]
+        shape = (tokens, self._heads, self._group_size, self._head_dim)
+        rows = q.view(shape).transpose(0, 1).reshape(self._heads, -1, self._head_dim)
+        scores = torch.bmm(rows, k.transpose(1, 2))
+        own = scores[:, :, -tokens:].view(self._heads, tokens, self._group_size, tokens)
+        own.add_(self._future[:tokens, :tokens].unsqueeze(1))
+        out = torch.bmm(torch.softmax(scores, -1), v)
+        return out.view(self._heads, tokens, -1).transpose(0, 1).reshape(tokens, -1)
+
+
+def _tiles(q: Tensor, start: int) -> Iterator[tuple[Tensor, int]]:
+    """Queries of up to TILE tokens, and how many keys the last of them sees."""
+    for begin in range(0, q.shape[0], TILE):
+        tile = q[begin : begin + TILE]
+        yield tile, start + begin + tile.shape[0]

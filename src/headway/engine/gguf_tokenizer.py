@@ -13,10 +13,11 @@ from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers.processors import TemplateProcessing
 
 from headway.engine.sentencepiece_merges import merges_by_score
 from headway.engine.token_table import SPACE_MARK
-from headway.engine.tokenizer_parts import TokenizerParts, chat_end_ids, set_template
+from headway.engine.tokenizer_parts import TokenizerParts, chat_end_ids
 from headway.errors import ModelLoadError
 
 _PREFIX = "tokenizer.ggml."
@@ -95,7 +96,7 @@ def read_gguf_tokenizer(metadata: Mapping[str, Any]) -> TokenizerParts:
         }
         add_bos = vocabulary.flag("add_bos_token", add_bos)
         add_eos = vocabulary.flag("add_eos_token", False)
-        set_template(
+        _surround(
             tokenizer,
             special.get("bos_token") if add_bos else None,
             special.get("eos_token") if add_eos else None,
@@ -233,6 +234,19 @@ def _add_tokens(tokenizer: tokenizers.Tokenizer, vocabulary: _Vocabulary) -> Non
             plain.append(AddedToken(token, special=False, normalized=False))
     tokenizer.add_special_tokens(special)
     tokenizer.add_tokens(plain)
+
+
+def _surround(tokenizer: tokenizers.Tokenizer, bos: str | None, eos: str | None) -> None:
+    """Make `tokenizer` put these tokens around a text; those that it does not know it omits."""
+    # In a template the tokens go by names of ours, for "$" and ":" mean something there.
+    known = [
+        {"id": name, "ids": [token_id], "tokens": [token]}
+        for name, token in (("BOS", bos), ("EOS", eos))
+        if token is not None and (token_id := tokenizer.token_to_id(token)) is not None
+    ]
+    names = {item["id"] for item in known}
+    single = [name for name in ("BOS", "$A", "EOS") if name == "$A" or name in names]
+    tokenizer.post_processor = TemplateProcessing(single=single, pair=None, special_tokens=known)
 
 
 def _chat_templates(metadata: Mapping[str, Any]) -> dict[str, str]:

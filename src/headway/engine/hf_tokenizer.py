@@ -1,7 +1,8 @@
 """What does a Hugging Face folder say about its text?
 
-`tokenizer.json` is the tokenizer itself; the files beside it add the end of text tokens, the chat
-templates and a few corrections, which are applied as `transformers` applies them.
+`tokenizer.json` is the tokenizer itself, and alone says which tokens surround a text; the files
+beside it add the ends of text, the chat templates and more special tokens. All as `transformers`
+reads them.
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import Any
 import tokenizers
 
 from headway.engine.chat_template import DEFAULT_TEMPLATE
-from headway.engine.tokenizer_parts import TokenizerParts, chat_end_ids, set_template
+from headway.engine.tokenizer_parts import TokenizerParts, chat_end_ids
 from headway.errors import ModelLoadError
 
 _SPECIAL_NAMES = (
@@ -41,7 +42,6 @@ def read_hf_tokenizer(folder: Path) -> TokenizerParts:
     config = _read_object(folder / "tokenizer_config.json")
     _add_declared_tokens(tokenizer, config, folder)
     special_tokens = _special_tokens(folder, config)
-    _set_post_processor(tokenizer, config, special_tokens)
     bos = special_tokens.get("bos_token")
     eos = special_tokens.get("eos_token")
     eos_ids = set(chat_end_ids(tokenizer))
@@ -100,19 +100,6 @@ def _add_declared_tokens(
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         path = folder / "tokenizer_config.json"
         raise ModelLoadError(f"{path}: added_tokens_decoder: {error}") from error
-
-
-def _set_post_processor(
-    tokenizer: tokenizers.Tokenizer, config: Mapping[str, Any], special_tokens: Mapping[str, str]
-) -> None:
-    """Let `add_bos_token` and `add_eos_token`, where given, overrule `tokenizer.json`."""
-    if "add_bos_token" not in config and "add_eos_token" not in config:
-        return
-    set_template(
-        tokenizer,
-        special_tokens.get("bos_token") if config.get("add_bos_token") else None,
-        special_tokens.get("eos_token") if config.get("add_eos_token") else None,
-    )
 
 
 def _eos_ids(path: Path) -> Iterator[int]:

@@ -160,6 +160,7 @@ def _reading(stats: EngineStats, tiers: Tiers) -> EngineReading:
         num_cached_blocks=stats.num_cached_blocks,
         num_free_blocks=stats.num_free_blocks,
         block_size=stats.block_size,
+        max_num_seqs=stats.max_num_seqs,
         num_preemptions=stats.num_preemptions,
         num_prompt_tokens=stats.num_prompt_tokens,
         num_generation_tokens=stats.num_generation_tokens,

@@ -120,7 +120,8 @@ def _decode_group(members: list[SequenceSlice], row: int, cache: CacheShape) -> 
         tables.append(blocks + [cache.empty_block] * (width - len(blocks)))
     ends = torch.tensor([item.end for item in members])
     hidden = torch.arange(width * cache.block_size) >= ends.unsqueeze(1)
-    mask = _additive(hidden, cache.dtype).unsqueeze(1)
+    mask = torch.zeros(hidden.shape, dtype=cache.dtype)
+    mask = mask.masked_fill_(hidden, float("-inf")).unsqueeze(1)
     return DecodeGroup(
         rows=slice(row, row + len(members)),
         gather=_gather_rows(tables, cache),
@@ -136,19 +137,9 @@ def _prefill_chunks(
     for item in longer:
         rows = slice(row, row + item.end - item.start)
         row = rows.stop
-        if item.start == 0:
-            chunks.append(PrefillChunk(rows, None, None))
-            continue
-        width = _num_blocks(item.end, cache.block_size)
-        seen = torch.arange(width * cache.block_size)
-        hidden = seen > torch.arange(item.start, item.end).unsqueeze(1)
-        gather = _gather_rows([list(item.block_table[:width])], cache)
-        chunks.append(PrefillChunk(rows, gather, _additive(hidden, cache.dtype)))
+        table = list(item.block_table[: _num_blocks(item.end, cache.block_size)])
+        chunks.append(PrefillChunk(rows, item.start, _gather_rows([table], cache)))
     return tuple(chunks)
-
-
-def _additive(hidden: Tensor, dtype: torch.dtype) -> Tensor:
-    return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf"))
 
 
 def _num_blocks(num_tokens: int, block_size: int) -> int:

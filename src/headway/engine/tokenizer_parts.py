@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import tokenizers
-from tokenizers.processors import TemplateProcessing
 
 # Ends of a turn. Many models end an answer with one of these without naming it as end of text.
 _CHAT_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>")
@@ -28,16 +27,3 @@ def chat_end_ids(tokenizer: tokenizers.Tokenizer) -> Iterable[int]:
     for token_id, token in tokenizer.get_added_tokens_decoder().items():
         if token.special and token.content in _CHAT_ENDS:
             yield token_id
-
-
-def set_template(tokenizer: tokenizers.Tokenizer, bos: str | None, eos: str | None) -> None:
-    """Make `tokenizer` put these tokens around a text; those that it does not know it omits."""
-    # In a template the tokens go by names of ours, for "$" and ":" mean something there.
-    known = [
-        {"id": name, "ids": [token_id], "tokens": [token]}
-        for name, token in (("BOS", bos), ("EOS", eos))
-        if token is not None and (token_id := tokenizer.token_to_id(token)) is not None
-    ]
-    names = {item["id"] for item in known}
-    single = [name for name in ("BOS", "$A", "EOS") if name == "$A" or name in names]
-    tokenizer.post_processor = TemplateProcessing(single=single, pair=None, special_tokens=known)

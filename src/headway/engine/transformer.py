@@ -125,7 +125,7 @@ class Transformer:
         self._head = Linear(head, None, dtype)
         self._norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self._rotary = Rotary(config)
-        self._attention = PagedAttention(config.num_heads, config.num_kv_heads, config.head_dim)
+        self._attention = PagedAttention(config, dtype)
 
     def forward(
         self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan, cache: Tensor, rows: Tensor

@@ -1,10 +1,11 @@
 """Which tensors does a decoder need, and how do they become the matrices it multiplies by?
 
-Tensor names are Hugging Face's. On the way in, three things are folded into the matrices, so that
+Tensor names are Hugging Face's. On the way in, four things are folded into the matrices, so that
 a step does not spend time on them:
 
 - q, k and v are one matrix;
 - the gain of each RMSNorm is folded into the columns of the matrix that follows it;
+- the scale of attention, `head_dim ** -0.5`, is folded into q;
 - the two halves of each rotary pair become neighbours, so that rotating is a complex product.
 """
 
@@ -110,9 +111,13 @@ def load_layer(source: WeightSource, index: int) -> LayerWeights:
     def pair(tensor: Tensor) -> Tensor:
         return tensor if source.rotary_interleaved else _interleave(tensor, config.head_dim)
 
+    # Where q is normalised, the scale has to come after that.
+    scale: float = config.head_dim**-0.5
+    early, late = (1.0, scale) if config.qk_norm else (scale, 1.0)
+
     def joined(kind: str) -> Tensor:
         q, k, v = (load(f"self_attn.{part}_proj.{kind}") for part in "qkv")
-        return torch.cat((pair(q), pair(k), v))
+        return torch.cat((pair(q) * early, pair(k), v))
 
     qk_gain = None
     if config.qk_norm:
@@ -121,7 +126,7 @@ def load_layer(source: WeightSource, index: int) -> LayerWeights:
             pair(load("self_attn.k_norm.weight")),
         )
         qk_gain = torch.cat(
-            (q_gain.expand(config.num_heads, -1), k_gain.expand(config.num_kv_heads, -1))
+            (q_gain.expand(config.num_heads, -1) * late, k_gain.expand(config.num_kv_heads, -1))
         )
     mlp_gain = load("post_attention_layernorm.weight")
     return LayerWeights(

@@ -48,7 +48,10 @@ def free_credits(limit: int, ceilings: Sequence[int], inflight: Sequence[int]) -
     breaks no ceiling of r or above, and, below rank 0, when the node has a slot that is free.
     """
     below = sum(inflight)
-    free = [max(0, ceilings[0] - below)]
+    # Overcommitting helps only where somebody less urgent can give way; beyond that it would fill
+    # the node with rank 0 for good, and no floor could be paid.
+    most = min(ceilings[0], limit + below - inflight[0])
+    free = [max(0, most - below)]
     room = limit - below
     for rank in range(1, len(ceilings)):
         below -= inflight[rank - 1]

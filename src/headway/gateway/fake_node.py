@@ -114,7 +114,7 @@ class FakeNode:
             leaving = asyncio.create_task(reader.read(1))
             try:
                 await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
-                if not answering.done():
+                if not answering.done() or isinstance(answering.exception(), ConnectionResetError):
                     answering.cancel()
                     self.cancelled += request.method == "POST"
                     self._notify()

@@ -106,6 +106,8 @@ class NodeClient:
         """Close every connection."""
         if self._session is not None:
             await self._session.close()
+            # Transports finish closing in the next turn of the loop.
+            await asyncio.sleep(0)
 
     async def post(
         self, node: Addressed, path: str, body: bytes, headers: Headers, *, timeout_s: float

@@ -38,6 +38,7 @@ class EngineReading:
     num_cached_blocks: int
     num_free_blocks: int
     block_size: int
+    max_num_seqs: int
     num_preemptions: int
     num_prompt_tokens: int
     num_generation_tokens: int
@@ -185,6 +186,9 @@ class _LiveMetrics(Collector):
         num_blocks = sum(blocks.values())
         usage = reading.num_held_blocks / num_blocks if num_blocks > 0 else 0.0
         yield self._gauge("vllm:kv_cache_usage_perc", "Share of blocks held, 0 to 1.", usage)
+        yield self._gauge(
+            "headway:max_num_seqs", "Most sequences that hold blocks.", reading.max_num_seqs
+        )
         config = GaugeMetricFamily(
             "vllm:cache_config_info",
             "The KV cache.",
