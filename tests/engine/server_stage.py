@@ -41,6 +41,11 @@ class GatedRunner(FakeRunner):
         self.waits = False
         """Whether a step stands before the gate."""
 
+    @property
+    def steps_left(self) -> int | None:
+        """How many more steps are allowed; None: any number."""
+        return self._steps
+
     def close_gate(self) -> None:
         """Compute no further step."""
         with self._gate:
@@ -212,6 +217,7 @@ def reset(connection: socket.socket) -> None:
 def stage(
     *,
     runner: GatedRunner | None = None,
+    kind: type[AsyncEngine] = AsyncEngine,
     engine: Mapping[str, Any] | None = None,
     server: Mapping[str, Any] | None = None,
     send_buffer: int | None = None,
@@ -220,7 +226,7 @@ def stage(
     """Serve while the block runs; at its end invariant I0 must hold, unless told otherwise."""
     runner = GatedRunner(num_blocks=512) if runner is None else runner
     options = EngineOptions(calibrate=False, **({} if engine is None else engine))
-    async_engine = AsyncEngine(LLMEngine.from_parts(runner, ByteTokenizer(), options))
+    async_engine = kind(LLMEngine.from_parts(runner, ByteTokenizer(), options))
     settings = {} if server is None else server
     app = build_app(async_engine, ServerOptions(model_name=MODEL, **settings))
     with serve(app, drain_s=1.0, send_buffer=send_buffer) as loopback:

@@ -127,7 +127,8 @@ def test_a_chunked_body_over_the_limit_is_413() -> None:
     head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode()
     chunks = (b"1000\r\n" + b"x" * 0x1000 + b"\r\n") * 10 + b"0\r\n\r\n"
     with stage(server={"max_body_bytes": 10_000}) as one:
-        with socket.create_connection(("127.0.0.1", one.port), LONGEST_S) as connection:
+        connection = socket.create_connection(("127.0.0.1", one.port), LONGEST_S)
+        with connection:
             connection.sendall(head + chunks)
             assert connection.recv(12) == b"HTTP/1.1 413"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.server_stage import LONGEST_S, GatedRunner, Stage, reset, stage
+from tests.engine.server_stage import GatedRunner, Stage, reset, stage
 
 LONG = {"max_tokens": 2000, "ignore_eos": True}
 STEPS_AFTER_LEAVING = 3
@@ -23,9 +23,8 @@ def steps_until_idle(one: Stage) -> int:
         if one.runner.waits:
             given += 1
             assert given < 100, "the engine goes on for a client that has left"
-            before = one.runner.num_steps
             one.runner.give_step()
-            one.until(lambda: one.runner.num_steps > before)
+            one.until(lambda: one.runner.steps_left == 0)
     return given
 
 
@@ -79,9 +78,9 @@ def test_all_choices_of_all_prompts_stop() -> None:
 
 def test_leaving_is_counted_as_an_abort_and_a_normal_close_is_not() -> None:
     with stage() as one:
-        with one.connect({"max_tokens": 3, "stream": True}) as connection:
-            with connection.makefile("rb") as reader:
-                assert any(line.startswith(b"data: [DONE]") for line in reader)
+        connection = one.connect({"max_tokens": 3, "stream": True})
+        with connection, connection.makefile("rb") as reader:
+            assert any(line.startswith(b"data: [DONE]") for line in reader)
         one.until(lambda: one.idle)
         assert one.metric("vllm:request_success_total", finished_reason="abort") == 0
         one.runner.close_gate()
@@ -114,12 +113,10 @@ def test_a_reader_that_stops_is_cut_and_frees_its_slot() -> None:
             # The head is read, then nothing more.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             assert connection.recv(12) == b"HTTP/1.1 200"
-            one.until(lambda: not one.idle)
             one.until(lambda: one.idle)
-            connection.settimeout(LONGEST_S)
-            with pytest.raises(ConnectionResetError):
-                while connection.recv(65536):
-                    pass
+            # What the kernel still holds, then the end of the connection and not of the stream.
+            left = b"".join(iter(lambda: connection.recv(65536), b""))
+            assert b"[DONE]" not in left
 
 
 def test_a_late_reader_gets_everything() -> None:

@@ -137,13 +137,13 @@ def test_streams_are_not_buffered_on_the_way() -> None:
 def test_a_long_prefill_sends_heartbeats() -> None:
     with stage(server={"heartbeat_s": 0.05}) as one:
         one.runner.close_gate()
-        with one.connect({"stream": True, "max_tokens": 2}) as connection:
-            with connection.makefile("rb") as reader:
-                beats = 0
-                for line in reader:
-                    beats += line.startswith(b": keep-alive")
-                    if beats == 2:
-                        one.runner.open_gate()
-                    if line.startswith(b"data: [DONE]"):
-                        break
+        connection = one.connect({"stream": True, "max_tokens": 2})
+        with connection, connection.makefile("rb") as reader:
+            beats = 0
+            for line in reader:
+                beats += line.startswith(b": keep-alive")
+                if beats == 2:
+                    one.runner.open_gate()
+                if line.startswith(b"data: [DONE]"):
+                    break
         assert beats >= 2

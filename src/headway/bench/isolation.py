@@ -23,7 +23,7 @@ BULK_ALONE = "bulk-alone"
 FLOOD = "flood"
 ALL_PHASES = (UNLOADED, BULK_ALONE, FLOOD)
 SETTLE_S = 2.0
-"""After each phase, for what was cut off to leave the server."""
+"""Between phases, for what was cut off to leave the server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,17 +117,17 @@ def phase_load(load: Load, phase: str) -> Load:
 async def _measure_run(
     run: Run, index: int, load: Load, clock: Clock, watch: Watch, settle_s: float
 ) -> list[PhaseReport]:
-    reports = []
+    reports: list[PhaseReport] = []
     # The texts differ in every run, so that no server knows them; only arrivals are repeatable.
     prompts = PromptSource(Random())
     async with run.open() as server, BenchClient(server) as client:
         await calibrate(client, prompts, load.critical.tier)
         for name in run.phases:
+            await asyncio.sleep(settle_s if reports else 0)
             phase = start_phase(phase_load(replace(load, seed=load.seed + index), name), clock)
             async with watch(run.label, name, phase):
                 await run_phase(phase, client, prompts)
             reports.append(_report(run.label, name, index, phase))
-            await asyncio.sleep(settle_s)
     return reports
 
 
