@@ -1,6 +1,8 @@
 """Does the server keep to its own OpenAPI document, whatever schemathesis sends?"""
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import schemathesis
@@ -23,7 +25,7 @@ CHECKS = [
     response_schema_conformance,
     negative_data_rejection,
 ]
-import json
+
 SCHEMA = schemathesis.openapi.from_dict(json.loads(openapi_document(ENGINE_OPERATIONS)))
 
 
@@ -35,5 +37,5 @@ def served() -> Iterator[Stage]:
 
 @SCHEMA.parametrize()
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-def test_the_document_is_kept(case: schemathesis.Case, one: Stage) -> None:
+def test_the_document_is_kept(case: schemathesis.Case[Any], one: Stage) -> None:
     case.call_and_validate(base_url=one.url, checks=CHECKS)

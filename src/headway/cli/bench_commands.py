@@ -90,7 +90,7 @@ def isolation(  # noqa: PLR0913  (typer makes an option of each parameter)
     console.print(table(report))
     for verdict in verdicts:
         for line in sentences(verdict):
-            console.print(line)
+            console.print(line, soft_wrap=True)
     if json_file is not None:
         json_file.write_bytes(to_json(report, verdicts))
     if png_file is not None:
@@ -138,7 +138,8 @@ def _run_of(server: Server) -> Run:
     async def opened() -> AsyncIterator[Server]:
         yield server
 
-    return Run(label=server.base_url, phases=ALL_PHASES, open=opened)
+    label = server.base_url.partition("://")[2]
+    return Run(label=label, phases=ALL_PHASES, open=opened)
 
 
 def _tell(label: str, name: str, phase: Phase) -> AbstractAsyncContextManager[None]:

@@ -111,7 +111,7 @@ def _finish(report: IsolationReport, console: Console, folder: Path) -> None:
     verdict = judge(report, OURS, BASELINE)
     console.print(table(report))
     for line in sentences(verdict):
-        console.print(line)
+        console.print(line, soft_wrap=True)
     folder.mkdir(parents=True, exist_ok=True)
     write_png(report, folder / "isolation.png")
     write_html(report, folder / "isolation.html")

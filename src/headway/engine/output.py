@@ -17,7 +17,9 @@ class AnswerText:
     def __init__(self, index: int, params: SamplingParams, tokenizer: Tokenizer) -> None:
         self._index = index
         self._params = params
-        self._detokenizer = tokenizer.detokenizer(skip_special_tokens=params.skip_special_tokens)
+        self._detokenizer = tokenizer.detokenizer(
+            skip_special_tokens=params.skip_special_tokens, continuation=True
+        )
         self._matcher = StopMatcher(params.stop, params.include_stop_str_in_output)
         self._num_tokens = 0
 

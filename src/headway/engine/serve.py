@@ -16,6 +16,7 @@ from headway.engine.async_engine import AsyncEngine
 from headway.engine.engine import LLMEngine
 from headway.engine.generation import ServerOptions
 from headway.engine.server import build_app
+from headway.errors import ConfigError
 from headway.wire.listen import graceful_server, open_socket
 
 DRAIN_S = 30.0
@@ -27,12 +28,14 @@ _log = logging.getLogger(__name__)
 def run_engine(config: EngineConfig, tiers: Tiers) -> None:
     """Load the model and serve it until a signal.
 
-    Raises ModelLoadError and ConfigError before listening, OSError when the address is taken.
+    Raises ModelLoadError, and ConfigError also when the address is taken.
     """
     # torch is heavy, and only this process needs it.
     import torch
 
-    torch.set_num_threads(len(os.sched_getaffinity(0)) if config.threads is None else config.threads)
+    torch.set_num_threads(
+        len(os.sched_getaffinity(0)) if config.threads is None else config.threads
+    )
     _log.info("loading %s", config.model)
     engine = LLMEngine(
         config.model,
@@ -56,7 +59,7 @@ def run_engine(config: EngineConfig, tiers: Tiers) -> None:
         max_body_bytes=config.max_body_bytes,
         max_num_queued_reqs=config.max_num_queued_reqs,
     )
-    uvloop.run(_serve(AsyncEngine(engine), config, options))
+    uvloop.run(serve_engine(AsyncEngine(engine), config, options))
 
 
 def describe(engine: LLMEngine) -> list[str]:
@@ -86,8 +89,13 @@ def _model_name(config: EngineConfig) -> str:
     return Path(config.model).name.removesuffix(".gguf")
 
 
-async def _serve(engine: AsyncEngine, config: EngineConfig, options: ServerOptions) -> None:
-    listener = open_socket(config.host, config.port)
+async def serve_engine(engine: AsyncEngine, config: EngineConfig, options: ServerOptions) -> None:
+    """Serve an engine that is ready until a signal has been obeyed. Raises ConfigError."""
+    try:
+        listener = open_socket(config.host, config.port)
+    except OSError as error:
+        reason = f"cannot listen on {config.host}:{config.port}: {error.strerror}"
+        raise ConfigError("engine.port", reason) from error
     try:
         server = graceful_server(build_app(engine, options), drain_s=DRAIN_S)
         _log.info("listening on port %d", listener.getsockname()[1])

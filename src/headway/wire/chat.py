@@ -18,16 +18,10 @@ from headway.wire.requests import (
 MAX_TOP_LOGPROBS = 20
 
 
-class TextPart(
-    Struct,
-    tag_field="type",
-    tag="text",
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-    frozen=True,
-):
+class TextPart(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
     """A piece of a message. Text is the only kind that the models here read."""
 
+    type: Literal["text"]
     text: str
 
 

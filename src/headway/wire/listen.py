@@ -74,6 +74,7 @@ def listen_config(app: Router, **settings: Any) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         backlog=BACKLOG,
         **settings,
