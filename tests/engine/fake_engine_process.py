@@ -1,4 +1,4 @@
-"""An engine process without a model, for tests of signals: `python -m ... PORT`."""
+"""An engine process without a model, for tests of signals: `python -m ... PORT DRAIN_S`."""
 
 import asyncio
 import sys
@@ -32,7 +32,8 @@ def main() -> None:
     """Serve until a signal, then say so."""
     engine = AsyncEngine(LLMEngine.from_parts(SlowRunner(num_blocks=512), ByteTokenizer()))
     config = EngineConfig(port=int(sys.argv[1]))
-    asyncio.run(serve_engine(engine, config, ServerOptions(model_name="fake")))
+    options = ServerOptions(model_name="fake")
+    asyncio.run(serve_engine(engine, config, options, drain_s=float(sys.argv[2])))
     sys.stdout.write("stopped in order\n")
 
 

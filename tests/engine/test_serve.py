@@ -24,11 +24,11 @@ FAST_S = 5.0
 
 
 @contextmanager
-def process() -> Iterator[tuple["subprocess.Popen[str]", int]]:
+def process(*, drain_s: float = LONGEST_S) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     """Run a fake engine's process on a free port; it serves when this returns."""
     with open_socket("127.0.0.1", 0) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "tests.engine.fake_engine_process", str(port)]
+    command = [sys.executable, "-m", "tests.engine.fake_engine_process", str(port), str(drain_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         try:
             deadline = time.monotonic() + LONGEST_S
@@ -51,52 +51,61 @@ def serves(port: int) -> bool:
         connection.close()
 
 
-def begin_stream(port: int, max_tokens: int) -> http.client.HTTPResponse:
-    """Return a stream that has begun."""
+@contextmanager
+def begun_stream(port: int, max_tokens: int) -> Iterator[http.client.HTTPResponse]:
+    """Give a stream whose first event has come."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONGEST_S)
     fields = {"model": "fake", "prompt": "hi", "stream": True, "ignore_eos": True}
     connection.request("POST", "/v1/completions", json.dumps(fields | {"max_tokens": max_tokens}))
     response = connection.getresponse()
-    assert response.readline().startswith(b"data: ")
-    return response
+    try:
+        assert response.readline().startswith(b"data: ")
+        yield response
+    finally:
+        response.close()
+        connection.close()
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_first_signal_drains_and_ends_with_0(signum: signal.Signals) -> None:
-    with process() as (child, port):
-        stream = begin_stream(port, max_tokens=100)
+    with process() as (child, port), begun_stream(port, max_tokens=100) as stream:
         child.send_signal(signum)
         assert stream.read().endswith(b"data: [DONE]\n\n")
-        stream.close()
         assert child.wait(LONGEST_S) == 0
         assert child.stdout is not None
         assert child.stdout.read() == "stopped in order\n"
 
 
+def wait_until_closed(port: int) -> None:
+    deadline = time.monotonic() + LONGEST_S
+    while serves(port):
+        assert time.monotonic() < deadline
+
+
 def test_after_a_signal_nobody_new_is_taken() -> None:
-    with process() as (child, port):
-        stream = begin_stream(port, max_tokens=200)
+    with process() as (child, port), begun_stream(port, max_tokens=200) as stream:
         child.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + LONGEST_S
-        while serves(port):
-            assert time.monotonic() < deadline
+        wait_until_closed(port)
         assert stream.read().endswith(b"data: [DONE]\n\n")
-        stream.close()
+        assert child.wait(LONGEST_S) == 0
+
+
+def test_who_is_not_done_in_time_is_told_so() -> None:
+    with process(drain_s=0.2) as (child, port), begun_stream(port, max_tokens=4000) as stream:
+        child.send_signal(signal.SIGTERM)
+        last = stream.read().split(b"data: ")[-1]
+        assert json.loads(last)["error"]["code"] == "engine_dead"
         assert child.wait(LONGEST_S) == 0
 
 
 def test_a_second_signal_ends_at_once() -> None:
-    with process() as (child, port):
-        stream = begin_stream(port, max_tokens=4000)
+    with process() as (child, port), begun_stream(port, max_tokens=4000):
         child.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + LONGEST_S
-        while serves(port):
-            assert time.monotonic() < deadline
+        wait_until_closed(port)
         began = time.monotonic()
         child.send_signal(signal.SIGTERM)
         assert child.wait(LONGEST_S) == 0
         assert time.monotonic() - began < FAST_S
-        stream.close()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +131,7 @@ def test_a_port_that_is_taken_is_a_refusal() -> None:
         taken.listen()
         command = [sys.executable, "-m", "tests.engine.fake_engine_process"]
         ended = subprocess.run(
-            [*command, str(taken.getsockname()[1])],
+            [*command, str(taken.getsockname()[1]), "1"],
             capture_output=True,
             text=True,
             timeout=60,

@@ -4,6 +4,7 @@ It says what it loads, measures itself, prints the latency targets that follow, 
 so that `/health` answers 200 only when it can serve. The first SIGTERM drains, the second does not.
 """
 
+import asyncio
 import logging
 import os
 from pathlib import Path
@@ -21,6 +22,8 @@ from headway.wire.listen import graceful_server, open_socket
 
 DRAIN_S = 30.0
 """How long requests in progress get to finish after SIGTERM."""
+CLOSE_S = 2.0
+"""How long their connections get to close after that."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,15 +92,28 @@ def _model_name(config: EngineConfig) -> str:
     return Path(config.model).name.removesuffix(".gguf")
 
 
-async def serve_engine(engine: AsyncEngine, config: EngineConfig, options: ServerOptions) -> None:
+async def serve_engine(
+    engine: AsyncEngine, config: EngineConfig, options: ServerOptions, *, drain_s: float = DRAIN_S
+) -> None:
     """Serve an engine that is ready until a signal has been obeyed. Raises ConfigError."""
     try:
         listener = open_socket(config.host, config.port)
     except OSError as error:
         reason = f"cannot listen on {config.host}:{config.port}: {error.strerror}"
         raise ConfigError("engine.port", reason) from error
+    loop = asyncio.get_running_loop()
+    drain: list[asyncio.Task[None]] = []
+
+    def begin_drain() -> None:
+        """Take nobody new; who is not done in time is told so before the connection closes."""
+        drain.append(loop.create_task(engine.stop(drain_s)))
+
+    server = graceful_server(
+        build_app(engine, options),
+        drain_s=drain_s + CLOSE_S,
+        on_exit=lambda: loop.call_soon_threadsafe(begin_drain),
+    )
     try:
-        server = graceful_server(build_app(engine, options), drain_s=DRAIN_S)
         _log.info("listening on port %d", listener.getsockname()[1])
         await server.serve(sockets=[listener])
     finally:

@@ -1,6 +1,7 @@
 """How does an ASGI app listen and stop, the same for both servers?"""
 
 import socket
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -32,13 +33,19 @@ class GracefulServer(uvicorn.Server):
     """A server that drains on the first SIGTERM or SIGINT, stops at once on the second.
 
     uvicorn raises the signal again after draining; here an orderly stop returns, so that the
-    process can end with code 0.
+    process can end with code 0. `on_exit` is called once, at the first signal, inside the handler.
     """
+
+    def __init__(self, config: uvicorn.Config, on_exit: Callable[[], object] | None = None) -> None:
+        super().__init__(config)
+        self._on_exit = on_exit
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take a signal."""
         if self.should_exit:
             self.force_exit = True
+        elif self._on_exit is not None:
+            self._on_exit()
         self.should_exit = True
 
     @property
@@ -81,9 +88,12 @@ def listen_config(app: Router, **settings: Any) -> uvicorn.Config:
     )
 
 
-def graceful_server(app: Router, *, drain_s: float) -> GracefulServer:
+def graceful_server(
+    app: Router, *, drain_s: float, on_exit: Callable[[], object] | None = None
+) -> GracefulServer:
     """Return a server for `app`; run it with sockets of `open_socket`.
 
     `drain_s`: longest time that requests in progress get to finish, in whole seconds from 1.
     """
-    return GracefulServer(listen_config(app, timeout_graceful_shutdown=max(1, round(drain_s))))
+    config = listen_config(app, timeout_graceful_shutdown=max(1, round(drain_s)))
+    return GracefulServer(config, on_exit)
