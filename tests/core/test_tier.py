@@ -105,6 +105,11 @@ def test_two_to_four_tiers_are_accepted(count: int) -> None:
             "tiers",
             "floors add up to 1",
         ),
+        (
+            (replace(CRITICAL, reserve=0.5), replace(NORMAL, reserve=0.5), BULK),
+            "tiers",
+            "reserves add up to 1",
+        ),
     ],
 )
 def test_what_cannot_be_scheduled_is_refused_by_key(

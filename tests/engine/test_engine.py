@@ -13,8 +13,13 @@ from hypothesis.stateful import (
     rule,
 )
 
+from headway.clock import ManualClock
+from headway.engine.byte_tokenizer import ByteTokenizer
+from headway.engine.engine import LLMEngine
+from headway.engine.fake_runner import FakeRunner
 from headway.engine.request import EngineRequest
 from headway.engine.sampling_params import SamplingParams
+from headway.errors import ConfigError, EngineDeadError
 from tests.engine.tiny import (
     BULK,
     CRITICAL,
@@ -283,3 +288,56 @@ def test_c9_the_first_answer_ends_before_the_others_begin() -> None:
         tiny.add(wanted)
         tiny.run()
         check_answers(tiny, [wanted])
+
+
+@pytest.mark.parametrize(
+    ("runner", "path"),
+    [
+        (FakeRunner(num_blocks=1, block_size=1), "num_kv_blocks"),
+        (FakeRunner(max_model_len=1), "max_model_len"),
+    ],
+)
+@pytest.mark.parametrize("calibrate", [True, False])
+def test_an_engine_that_could_answer_nobody_is_refused(
+    runner: FakeRunner, path: str, calibrate: bool
+) -> None:
+    """By the setting that is too small, before anything is measured."""
+    with pytest.raises(ConfigError) as refused:
+        Tiny(runner, calibrate=calibrate)
+    assert refused.value.path == path
+
+
+@pytest.mark.parametrize(
+    "runner", [FakeRunner(num_blocks=2, block_size=1), FakeRunner(max_model_len=2)]
+)
+def test_the_smallest_engine_answers_the_smallest_request(runner: FakeRunner) -> None:
+    """One token in, one out; calibrated on what there is."""
+    tiny = Tiny(runner, max_num_seqs=1, max_num_batched_tokens=1, calibrate=True)
+    tiny.add(request("r", 1, 1))
+    tiny.run()
+    assert len(tiny.tokens("r")) == 1
+
+
+class FailingClock(ManualClock):
+    """A clock that fails when told to: the first thing that a step asks."""
+
+    fails = False
+
+    def now(self) -> float:
+        """See `Clock`."""
+        if self.fails:
+            raise RuntimeError("no time")
+        return super().now()
+
+
+def test_an_engine_ends_whatever_fails_in_a_step() -> None:
+    """Not only the runner: what was half carried out is not built upon."""
+    clock = FailingClock()
+    engine = LLMEngine.from_parts(FakeRunner(), ByteTokenizer(), clock=clock)
+    engine.add(request("r", 20, 5))
+    clock.fails = True
+    with pytest.raises(RuntimeError, match="no time"):
+        engine.step()
+    clock.fails = False
+    with pytest.raises(EngineDeadError):
+        engine.step()

@@ -1,5 +1,6 @@
 """Does a request wait only as long as it must?"""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -246,3 +247,27 @@ def test_a10_two_that_need_each_others_blocks_both_finish() -> None:
         tiny.add(wanted)
     tiny.run()
     check_answers(tiny, both)
+
+
+@pytest.mark.parametrize("weight", [1e-308, 1e-7, 1e7, float("inf"), float("nan"), 0.0, -1.0])
+def test_g3_a_weight_that_would_drown_all_others_is_refused(weight: float) -> None:
+    """G3: service is summed as cost over weight, and sums of floats forget what is small."""
+    tiny = Tiny()
+    with pytest.raises(InvalidRequestError) as refused:
+        tiny.add(replace(request("r", 10, 5, tenant="odd"), weight=weight))
+    assert refused.value.param == "weight"
+    tiny.check_idle()
+
+
+@pytest.mark.parametrize("weight", [1e-6, 1e6])
+def test_g3_no_weight_that_is_taken_upsets_the_others(weight: float) -> None:
+    """G3: a light tenant goes before the rest of a heavy one's backlog, whoever was here before."""
+    tiny = Tiny()
+    tiny.add(replace(request("odd", 10, 5, tenant="odd"), weight=weight))
+    tiny.run()
+    for i in range(20):
+        tiny.add(request(f"heavy{i}", 20, 4, tenant="heavy", prompt_seed=i))
+    tiny.add(request("light", 20, 4, tenant="light", prompt_seed=99))
+    while not tiny.outputs["light"]:
+        tiny.step()
+    assert sum(bool(tiny.outputs[f"heavy{i}"]) for i in range(20)) <= 3

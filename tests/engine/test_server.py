@@ -86,6 +86,19 @@ def test_several_prompts_have_n_choices_each() -> None:
         assert streamed == ids
 
 
+def test_the_prompt_of_a_chat_is_shown_once_when_asked() -> None:
+    with stage() as one:
+        fields = {"n": 2, "max_tokens": 4, "temperature": 0, "return_token_ids": True}
+        whole = one.chat(**fields).json()
+        assert bytes(whole["prompt_token_ids"]).decode() == RENDERED
+        events = one.chat(**fields, stream=True).events[:-1]
+        shown = [event for event in events if "prompt_token_ids" in event]
+        assert shown == events[:1]
+        assert shown[0]["prompt_token_ids"] == whole["prompt_token_ids"]
+        plain = one.chat(max_tokens=4, stream=True).events[:-1]
+        assert not any("prompt_token_ids" in event for event in plain)
+
+
 def test_token_ids_are_a_prompt_too() -> None:
     with stage(runner=scripted("x", "hello ")) as one:
         ids = list(b"hello ")

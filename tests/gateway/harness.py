@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.clock import Clock
 from headway.config import Config, GatewayConfig, KeyConfig, NodeConfig
@@ -16,9 +16,12 @@ from headway.gateway.fake_node import FakeNode
 from headway.gateway.serve import GatewayServer
 from headway.wire.listen import open_socket
 
+T = TypeVar("T")
+
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 MODEL = "fake-model"
+HANG_S = 30.0
 IDLE_S = 2.0
 """How soon everything has to be back to baseline after the last response."""
 
@@ -161,6 +164,11 @@ class Running:
         )
 
 
+def run(scenario: Coroutine[Any, Any, T]) -> T:
+    """Run a scenario in a loop of its own, and fail when it hangs."""
+    return asyncio.run(asyncio.wait_for(scenario, HANG_S))
+
+
 async def eventually(happened: Callable[[], bool]) -> None:
     """Let the loop turn until `happened`; it has as long as invariant I0 allows."""
     async with asyncio.timeout(IDLE_S):
@@ -201,10 +209,14 @@ async def gateway_before(
     tiers: Tiers | None = None,
     clock: Clock | None = None,
     max_inflight: int | None = None,
+    probing: bool = False,
     first_probe: bool = True,
     **settings: Any,
 ) -> AsyncIterator[Running]:
-    """Run a gateway before `nodes`, whose state is known; assert invariant I0 at the end."""
+    """Run a gateway before `nodes`; assert invariant I0 at the end.
+
+    Nodes are probed once, unless not `first_probe`, and by themselves only when `probing`.
+    """
     for node in nodes:
         await node.start()
     config = Config(
@@ -220,6 +232,8 @@ async def gateway_before(
     server, task, port = await _start(gateway)
     running = Running(gateway, server, port)
     try:
+        if not probing:
+            await gateway.prober.stop()
         if first_probe:
             await running.probe()
         yield running
@@ -227,6 +241,7 @@ async def gateway_before(
     finally:
         server.should_exit = True
         await task
+        await gateway.stop()
         for node in nodes:
             await node.stop()
 
@@ -253,7 +268,7 @@ async def assert_idle(running: Running, nodes: Sequence[FakeNode]) -> None:
     async with asyncio.timeout(IDLE_S):
         await running.gateway.exchanges.wait_idle()
         for node in nodes:
-            await node.wait_for(lambda node=node: node.running == 0)  # type: ignore[misc]  # bound now
+            await node.wait_idle()
     running.gateway.check_idle()
     page = (await running.get("/metrics")).body.decode()
     for line in page.splitlines():

@@ -1,9 +1,10 @@
 """How the gateway stops."""
 
 import asyncio
+from collections import deque
 
 from headway.gateway.fake_node import Behaviour, FakeNode
-from tests.gateway.harness import eventually, gateway_before
+from tests.gateway.harness import eventually, gateway_before, run
 
 
 def test_what_is_under_way_ends_and_the_new_is_refused() -> None:
@@ -30,12 +31,14 @@ def test_what_is_under_way_ends_and_the_new_is_refused() -> None:
             assert (await queued).status == 200
             await eventually(lambda: running.server.should_exit)
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_what_takes_too_long_is_told_so() -> None:
     async def scenario() -> None:
-        node = FakeNode(behaviour=Behaviour(gate=asyncio.Event(), gate_after=2))
+        gate = asyncio.Event()
+        script = deque([Behaviour(gate=gate, gate_after=2), Behaviour(gate=gate)])
+        node = FakeNode(script=script)
         async with gateway_before(node, max_inflight=2, drain_s=0.1) as running:
             stream = await running.open_chat(("x-request-id", "s"), stream=True)
             await stream.read_until(b"tok1")
@@ -54,7 +57,7 @@ def test_what_takes_too_long_is_told_so() -> None:
                 assert running.record(id).outcome == "evicted-shutting-down"
             await node.wait_for(lambda: node.running == 0)
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_second_signal_ends_it_at_once() -> None:
@@ -63,12 +66,12 @@ def test_a_second_signal_ends_it_at_once() -> None:
         async with gateway_before(node) as running:
             waiting = await running.open_chat()
             await node.wait_received(1)
-            running.server.stop()
-            assert not running.server.should_exit
-            running.server.stop()
-            assert running.server.should_exit
-            assert running.server.force_exit
+            ends: list[tuple[bool, bool]] = []
+            for _ in range(2):
+                running.server.stop()
+                ends.append((running.server.should_exit, running.server.force_exit))
+            assert ends == [(False, False), (True, True)]
             waiting.leave()
             await running.gateway.exchanges.wait_idle()
 
-    asyncio.run(scenario())
+    run(scenario())

@@ -8,7 +8,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from headway.gateway.fake_node import Behaviour, FakeNode
-from tests.gateway.harness import CHAT, COMPLETIONS, MODEL, Running, chat_body, gateway_before
+from tests.gateway.harness import CHAT, COMPLETIONS, MODEL, Running, chat_body, gateway_before, run
 
 TEXT = "".join(f"tok{index} " for index in range(16))
 
@@ -45,7 +45,7 @@ def test_the_official_client_chats() -> None:
             assert chunks[-1].usage.completion_tokens == 16
             assert all(chunk.service_tier == "default" for chunk in chunks)
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_the_official_client_completes() -> None:
@@ -58,7 +58,7 @@ def test_the_official_client_completes() -> None:
             assert [model.id async for model in openai.models.list()] == [MODEL]
             assert (await openai.models.retrieve(MODEL)).id == MODEL
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_hundred_streams_at_once() -> None:
@@ -75,7 +75,7 @@ def test_a_hundred_streams_at_once() -> None:
             assert set(await asyncio.gather(*(one() for _ in range(100)))) == {TEXT}
             assert node.peak <= 32
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_the_answer_says_how_it_was_served() -> None:
@@ -95,7 +95,7 @@ def test_the_answer_says_how_it_was_served() -> None:
             assert {chunk["service_tier"] for chunk in answer.chunks} == {"priority"}
             assert answer.events[-1] == "[DONE]"
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_wrong_body_is_refused_by_name_and_never_sent(
             assert not node.received
             assert (await running.chat()).status == 200
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_other_refusals() -> None:
@@ -147,7 +147,7 @@ def test_other_refusals() -> None:
             assert answer.status == 404
             assert (await running.chat()).status == 200
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_the_node_gets_our_word_only() -> None:
@@ -183,7 +183,7 @@ def test_the_node_gets_our_word_only() -> None:
             assert body["vllm_xargs"] == {"headway_tenant": "default", "headway_weight": 1.0}
             assert body["cache_salt"] != "x"
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_pages() -> None:
@@ -199,7 +199,7 @@ def test_pages() -> None:
             answer = await running.get("/metrics")
             assert answer.headers["content-type"].startswith("text/plain")
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_long_prefill_is_bridged_with_comments() -> None:
@@ -216,4 +216,4 @@ def test_a_long_prefill_is_bridged_with_comments() -> None:
             assert rest.rstrip().endswith(b"0")
             connection.leave()
 
-    asyncio.run(scenario())
+    run(scenario())

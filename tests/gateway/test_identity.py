@@ -127,9 +127,11 @@ def test_without_keys_everybody_is_one_tenant_with_every_tier() -> None:
 
 
 def test_impossible_keys_are_refused_by_path() -> None:
-    for field in ("highest_tier", "default_tier"):
-        fields = {"key": "k", "tenant": "t", field: "gold"}
+    for key, field in (
+        (KeyConfig(key="k", tenant="t", highest_tier="gold"), "highest_tier"),
+        (KeyConfig(key="k", tenant="t", default_tier="gold"), "default_tier"),
+    ):
         with pytest.raises(ConfigError, match=rf"keys\[0\]\.{field}"):
-            identity(KeyConfig(**fields))
+            identity(key)
     with pytest.raises(ConfigError, match=r"keys\[1\]\.key"):
         identity(NORMAL, NORMAL)

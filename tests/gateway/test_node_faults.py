@@ -7,10 +7,15 @@ import pytest
 
 from headway.flowcontrol.nodes import NodeState
 from headway.gateway.fake_node import Behaviour, FakeNode
-from tests.gateway.harness import Answer, eventually, gateway_before
+from tests.gateway.harness import Answer, Running, eventually, gateway_before, run
 
 TEXT = "".join(f"tok{index} " for index in range(16))
 BOTH = pytest.mark.parametrize("stream", [False, True])
+
+
+def state_of(running: Running) -> NodeState:
+    """Return the state of the first node."""
+    return running.gateway.pool.nodes[0].state
 
 
 def first_fails(
@@ -21,7 +26,7 @@ def first_fails(
     async def scenario() -> tuple[Answer, int, int]:
         bad, good = FakeNode(behaviour=behaviour), FakeNode()
         # Critical goes to the least loaded, so of two idle nodes the first is asked first.
-        async with gateway_before(bad, good, **settings) as running:
+        async with gateway_before(bad, good) as running:
             answer = await running.chat(
                 ("x-priority", "critical"), ("x-request-id", "one"), stream=stream
             )
@@ -31,7 +36,7 @@ def first_fails(
             assert lines == 1, "one request, one outcome"
             return answer, len(bad.received), len(good.received)
 
-    return asyncio.run(scenario())
+    return run(scenario())
 
 
 @BOTH
@@ -84,17 +89,16 @@ def test_a_refused_connection_goes_to_the_other_node(stream: bool) -> None:
             await dead.stop()
             answer = await running.chat(("x-priority", "critical"), stream=stream)
             assert (answer.status, answer.text) == (200, TEXT)
-            node = running.gateway.pool.nodes[0]
-            assert node.state is NodeState.DOWN
+            assert state_of(running) is NodeState.DOWN
             assert await running.metric('headway_node_up{node="n0"}') == 0
             await dead.start()
             await running.probe()
-            assert node.state is NodeState.UP
+            assert state_of(running) is NodeState.UP
             assert await running.metric('headway_node_up{node="n0"}') == 1
             await running.chat(("x-priority", "critical"), stream=stream)
             assert len(dead.received) == 1
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 @BOTH
@@ -152,7 +156,7 @@ def test_half_an_answer_is_never_given(behaviour: Behaviour) -> None:
             assert (answer.status, answer.error["code"]) == (502, "upstream_error")
             assert sum(len(node.received) for node in nodes) == 2
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_delivered_tokens_are_what_counts() -> None:
@@ -164,7 +168,7 @@ def test_delivered_tokens_are_what_counts() -> None:
             assert (record.outcome, record.completion_tokens) == ("failed-node", 3)
             assert record.estimated
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 @pytest.mark.parametrize("gate_after", [None, 0])
@@ -176,7 +180,7 @@ def test_a_node_that_hangs_before_its_first_byte(gate_after: int | None) -> None
             assert (answer.status, answer.error["code"]) == (504, "upstream_timeout")
             await node.wait_for(lambda: node.cancelled == 1)
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_node_that_hangs_in_the_middle() -> None:
@@ -188,7 +192,7 @@ def test_a_node_that_hangs_in_the_middle() -> None:
             assert running.record("one").outcome == "failed-timeout"
             await node.wait_for(lambda: node.cancelled == 1)
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_node_that_hangs_on_a_whole_answer() -> None:
@@ -198,7 +202,7 @@ def test_a_node_that_hangs_on_a_whole_answer() -> None:
             answer = await running.chat(max_tokens=1)
             assert (answer.status, answer.error["code"]) == (504, "upstream_timeout")
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_full_node_is_left_alone_and_its_request_waits() -> None:
@@ -209,7 +213,7 @@ def test_a_full_node_is_left_alone_and_its_request_waits() -> None:
             assert (answer.status, answer.text) == (200, TEXT)
             assert len(node.received) == 2
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_nodes_that_are_always_full_are_a_429() -> None:
@@ -219,9 +223,9 @@ def test_nodes_that_are_always_full_are_a_429() -> None:
             answer = await running.chat()
             assert (answer.status, answer.error["code"]) == (429, "server_overloaded")
             assert int(answer.headers["retry-after"]) >= 1
-            assert running.gateway.pool.nodes[0].state is NodeState.UP
+            assert state_of(running) is NodeState.UP
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_metrics_that_hang_or_lack_a_series_do_not_stop_a_node() -> None:
@@ -230,10 +234,9 @@ def test_metrics_that_hang_or_lack_a_series_do_not_stop_a_node() -> None:
     async def scenario() -> None:
         gate, answering = asyncio.Event(), asyncio.Event()
         node = FakeNode(metrics_gate=gate, max_num_seqs=64, behaviour=Behaviour(gate=answering))
-        await node.start()
         async with gateway_before(FakeNode()) as running:
             assert running.gateway.pool.nodes[0].limit == 8
-        async with gateway_before(node, first_probe=False) as running:
+        async with gateway_before(node, probing=True, first_probe=False) as running:
             flood = [asyncio.create_task(running.chat()) for _ in range(20)]
             await eventually(lambda: len(running.gateway.exchanges) == 20)
             await node.wait_received(7)
@@ -246,7 +249,7 @@ def test_metrics_that_hang_or_lack_a_series_do_not_stop_a_node() -> None:
             answering.set()
             assert {(await one).status for one in flood} == {200}
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_node_that_only_fails_is_taken_out_and_tried_again() -> None:
@@ -255,20 +258,24 @@ def test_a_node_that_only_fails_is_taken_out_and_tried_again() -> None:
     async def scenario() -> None:
         node = FakeNode(behaviour=Behaviour(status=500))
         async with gateway_before(node) as running:
-            state = running.gateway.pool.nodes[0]
-            assert [(await running.chat()).status for _ in range(2)] == [502, 503]
+            assert (await running.chat()).status == 502
+            assert len(node.received) == 2
+            second = asyncio.create_task(running.chat())
+            await eventually(lambda: state_of(running) is NodeState.DOWN and running.queued() == 1)
             assert len(node.received) == 3
-            assert state.state is NodeState.DOWN
             answer = await running.get("/ready")
             assert (answer.status, answer.error["code"]) == (503, "no_capacity")
             await running.probe()
-            assert state.state is NodeState.PROBATION
-            assert state.free() == [1, 1, 1]
+            assert (await second).status == 502
+            assert (len(node.received), state_of(running)) == (4, NodeState.DOWN)
+            await running.probe()
+            assert state_of(running) is NodeState.PROBATION
+            assert running.gateway.pool.nodes[0].free() == [1, 1, 1]
             node.behaviour = Behaviour()
             assert (await running.chat()).status == 200
-            assert state.state is NodeState.UP
+            assert state_of(running) is NodeState.UP
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_node_killed_with_a_queue_loses_nothing() -> None:
@@ -283,7 +290,7 @@ def test_a_node_killed_with_a_queue_loses_nothing() -> None:
             await eventually(lambda: running.queued() == 20 and len(node.received) == 2)
             await node.stop()
             await eventually(lambda: running.queued() == 22)
-            assert running.gateway.pool.nodes[0].state is NodeState.DOWN
+            assert state_of(running) is NodeState.DOWN
             answer = await running.chat()
             assert (answer.status, answer.error["code"]) == (503, "no_capacity")
             assert answer.headers["x-headway-drop-reason"] == "rejected-no-endpoints"
@@ -294,4 +301,4 @@ def test_a_node_killed_with_a_queue_loses_nothing() -> None:
             answers = await asyncio.gather(*flood)
             assert {(one.status, one.text) for one in answers} == {(200, TEXT)}
 
-    asyncio.run(scenario())
+    run(scenario())

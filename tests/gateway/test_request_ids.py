@@ -8,7 +8,7 @@ from headway.config import KeyConfig
 from headway.gateway.access_log import Record
 from headway.gateway.explain import ExplainRing
 from headway.gateway.fake_node import Behaviour, FakeNode
-from tests.gateway.harness import gateway_before
+from tests.gateway.harness import gateway_before, run
 
 A = KeyConfig(key="ka", tenant="a")
 B = KeyConfig(key="kb", tenant="b")
@@ -21,7 +21,7 @@ def test_requests_of_one_id_do_not_meet() -> None:
     async def scenario() -> None:
         gate = asyncio.Event()
         node = FakeNode(behaviour=Behaviour(gate=gate))
-        async with gateway_before(node, keys=(A, B)) as running:
+        async with gateway_before(node, keys=(A, B), max_inflight=16) as running:
             left = await running.open_chat(AS_A, ABC)
             await node.wait_received(1)
             others = [
@@ -40,7 +40,7 @@ def test_requests_of_one_id_do_not_meet() -> None:
             assert len(ids) == 8
             assert "abc" not in ids
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 @pytest.mark.parametrize("value", ["", "x" * 5000, "caf\xe9", "a\tb"])
@@ -51,7 +51,7 @@ def test_an_id_that_is_not_fit_to_be_echoed_is_replaced(value: str) -> None:
             assert answer.status == 200
             assert answer.headers["x-request-id"].startswith("req-")
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_only_its_tenant_learns_of_a_request() -> None:
@@ -71,7 +71,7 @@ def test_only_its_tenant_learns_of_a_request() -> None:
             assert (await running.get("/v1/qos/explain/abc")).status == 401
             assert (await running.get("/v1/qos/explain/../../x", [AS_A])).status == 404
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def record(id: str, client_id: str, tenant: str | None = "t") -> Record:

@@ -1,12 +1,11 @@
 """However the network cuts a stream, and whatever the node tells of usage (trials C5 and C6)."""
 
-import asyncio
 from typing import Any, Literal
 
 import pytest
 
 from headway.gateway.fake_node import Behaviour, FakeNode
-from tests.gateway.harness import gateway_before
+from tests.gateway.harness import gateway_before, run
 
 WORDS = ("北京", "😀 ", "naïve ", "\u2028", "emoji👩‍👩‍👧", "plain ", '"quoted"\n', "\\ ")
 TOKENS = (*(WORDS[index % len(WORDS)] for index in range(47)), "长" * 100_000, "z", "终")
@@ -23,7 +22,7 @@ def stream_of(behaviour: Behaviour, **fields: Any) -> tuple[list[str], str, int]
             events = [event.replace(record.id, "ID") for event in answer.events]
             return events, answer.text, record.completion_tokens
 
-    return asyncio.run(scenario())
+    return run(scenario())
 
 
 def test_every_cut_gives_the_same_bytes() -> None:
@@ -83,7 +82,7 @@ def test_usage_is_one_chunk_and_only_if_asked(
             ended = sorted(x["index"] for x in finishes if x["finish_reason"] is not None)
             assert ended == list(range(n))
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_an_answer_without_tokens_has_its_usage() -> None:
@@ -99,4 +98,4 @@ def test_an_answer_that_is_not_streamed_has_usage_even_if_the_node_tells_none() 
             assert answer.json()["usage"]["completion_tokens"] > 0
             assert running.record("one").estimated
 
-    asyncio.run(scenario())
+    run(scenario())

@@ -7,7 +7,7 @@ from typing import Any
 from headway.config import KeyConfig
 from headway.core.tier import DEFAULT_TIERS, Tiers
 from headway.gateway.fake_node import Behaviour, FakeNode
-from tests.gateway.harness import Answer, Running, eventually, gateway_before
+from tests.gateway.harness import Answer, Running, eventually, gateway_before, run
 
 A = KeyConfig(key="ka", tenant="a", highest_tier="critical")
 B = KeyConfig(key="kb", tenant="b", highest_tier="critical")
@@ -71,7 +71,7 @@ def test_critical_takes_the_next_free_place_and_normal_follows() -> None:
             assert len(node.received) == 22
             assert node.peak <= 2
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_first_come_first_served_is_the_other_policy() -> None:
@@ -87,7 +87,7 @@ def test_first_come_first_served_is_the_other_policy() -> None:
             await flood.answers()
             assert flood.order()[-1] == "critical"
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_one_tenant_with_many_does_not_hold_up_another() -> None:
@@ -105,7 +105,7 @@ def test_one_tenant_with_many_does_not_hold_up_another() -> None:
             await flood.answers()
             assert flood.order().index("b") <= 2
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_full_queue_makes_room_for_who_has_less() -> None:
@@ -138,7 +138,7 @@ def test_a_full_queue_makes_room_for_who_has_less() -> None:
             )
             assert evicted + rejected == 4
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_the_bound_on_tokens_bites() -> None:
@@ -158,7 +158,7 @@ def test_the_bound_on_tokens_bites() -> None:
             statuses = [answer.status for answer in await flood.answers()]
             assert statuses == [200, 200, 429]
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_key_is_never_served_above_its_tier() -> None:
@@ -183,7 +183,7 @@ def test_a_key_is_never_served_above_its_tier() -> None:
             assert answer.json()["service_tier"] == "priority"
             assert node.received[-1].header("x-vllm-priority") == ["-1"]
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_without_a_key_nobody_is_served() -> None:
@@ -203,7 +203,7 @@ def test_without_a_key_nobody_is_served() -> None:
                 assert (answer.status, answer.error["param"]) == (400, "X-Priority")
             assert not node.received
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_the_salt_of_the_cache_is_the_tenants() -> None:
@@ -228,4 +228,4 @@ def test_the_salt_of_the_cache_is_the_tenants() -> None:
             assert await salt(A, cache_salt="x") == narrowed
             assert await salt(B, cache_salt="x") != narrowed
 
-    asyncio.run(scenario())
+    run(scenario())

@@ -114,6 +114,8 @@ class Tiers:
             raise ConfigError("tiers", f"service_tiers {sorted(clash)} claimed twice")
         if sum(tier.floor for tier in self.all) >= 1:
             raise ConfigError("tiers", "the floors add up to 1 or more; nothing would be left")
+        if sum(tier.reserve for tier in self.all) >= 1:
+            raise ConfigError("tiers", "the reserves add up to 1 or more; the last gets nothing")
 
     def __len__(self) -> int:
         """Return how many tiers there are."""

@@ -140,15 +140,18 @@ class ChatAnswer:
 
     def events(self, prompt: int, output: RequestOutput, usage: Usage | None) -> list[bytes]:
         """See `Answer`. The first event of a choice carries the role."""
-        shown = [choice for choice in output.choices if self._shows_ids or _gained(choice)]
-        return [self._event([self._delta(choice)], usage) for choice in shown]
+        events = []
+        for choice in output.choices:
+            if not (self._shows_ids or _gained(choice)):
+                continue
+            prompt_ids = self._prompt if self._shows_ids and not self._opened else UNSET
+            events.append(self._event([self._delta(choice)], usage, prompt_ids))
+        return events
 
     def _delta(self, choice: Choice) -> ChunkChoice:
         first = choice.index not in self._opened
-        prompt_ids_of_first = self._shows_ids and not self._opened
         self._opened.add(choice.index)
         logprobs = choice.logprobs
-        self._prompt_ids: list[int] | UnsetType = self._prompt if prompt_ids_of_first else UNSET
         return ChunkChoice(
             index=choice.index,
             delta=Delta(
@@ -163,10 +166,14 @@ class ChatAnswer:
 
     def usage_event(self, usage: Usage) -> bytes:
         """See `Answer`."""
-        self._prompt_ids = UNSET
         return self._event([], usage)
 
-    def _event(self, choices: list[ChunkChoice], usage: Usage | None) -> bytes:
+    def _event(
+        self,
+        choices: list[ChunkChoice],
+        usage: Usage | None,
+        prompt_ids: list[int] | UnsetType = UNSET,
+    ) -> bytes:
         return msgspec.json.encode(
             ChatCompletionChunk(
                 id=self._id,
@@ -174,7 +181,7 @@ class ChatAnswer:
                 model=self._model,
                 choices=choices,
                 usage=UNSET if usage is None else usage,
-                prompt_token_ids=self._prompt_ids,
+                prompt_token_ids=prompt_ids,
             )
         )
 

@@ -1,18 +1,24 @@
 """How long does a step take on this machine, and which targets can it keep?
 
 A step of n tokens takes about `base_s + n * per_token_s`: reading the weights, then computing. Both
-are measured on the real model before anybody is served. The configured targets are those of a fast
-machine; where one token alone takes too long for them, all are stretched by one factor.
+are measured on the real model before anybody is served, and corrected by whatever step turns out to
+be faster. The configured targets are those of a fast machine; where one token alone takes too long
+for them, all are stretched by one factor.
 """
 
 from dataclasses import dataclass
+from math import inf
 
 from headway.clock import Clock
 from headway.core.tier import LatencyTarget, Tiers
 from headway.engine.runner import ModelRunner, SequenceSlice
 from headway.engine.sampling_params import SamplingParams
 
-REPEATS = 3
+MIN_REPEATS, MAX_REPEATS = 3, 20
+MEASURE_S = 2.0
+"""After this many seconds a length is not measured more often than `MIN_REPEATS` times."""
+NOTICEABLE = 0.95
+"""A step counts as faster than those before it from this share of their time on."""
 SHORTEST_STEPS_PER_TOKEN = 5.0
 """A target below this many shortest steps per token leaves too little to share: of n such steps
 only 1 - 1/n is work that grows with the batch, so the rest of the machine would idle."""
@@ -50,17 +56,58 @@ class TierBudget:
     """While a request of it may arrive: one step takes at most a share of `target.ttft_s`."""
 
 
-def measure_step_time(runner: ModelRunner, clock: Clock, *, max_tokens: int) -> StepTime:
-    """Compute steps of one and of `max_tokens` tokens on blocks nobody holds, and fit a line.
+class FastestSteps:
+    """The least times of a step of 1 and of `max_tokens` tokens, as far as steps were timed.
 
-    To be called before the first request: the blocks are overwritten.
+    Others who use the machine make a step slower, nothing makes it faster. Because its time is
+    affine in its tokens, n tokens in t seconds bound both ends of the line: one token takes at most
+    t, and `max_tokens` at most t, too, or `t * max_tokens / n` where they are more than n. So any
+    step corrects a line that is too high.
     """
-    capacity = min(runner.num_blocks * runner.block_size, runner.max_model_len - 1)
-    num_tokens = max(2, min(max_tokens, capacity))
-    shortest = _fastest(runner, clock, 1)
-    longest = _fastest(runner, clock, num_tokens)
-    per_token_s = max(0.0, longest - shortest) / (num_tokens - 1)
-    return StepTime(max(0.0, shortest - per_token_s), per_token_s)
+
+    def __init__(self, max_tokens: int) -> None:
+        self._max_tokens = max(2, max_tokens)
+        self._shortest_s = inf
+        self._longest_s = inf
+
+    def note(self, num_tokens: int, seconds: float) -> bool:
+        """Take the time of a step of `num_tokens`, at least 1; return whether the line moved."""
+        shortest_s = min(self._shortest_s, seconds)
+        at_most_s = seconds * max(1.0, self._max_tokens / num_tokens)
+        longest_s = min(self._longest_s, at_most_s)
+        if (
+            shortest_s >= NOTICEABLE * self._shortest_s
+            and longest_s >= NOTICEABLE * self._longest_s
+        ):
+            return False
+        self._shortest_s, self._longest_s = shortest_s, longest_s
+        return True
+
+    @property
+    def step_time(self) -> StepTime:
+        """The line through both ends.
+
+        Where one token seems to take as long as all, only the time of all is known: the line then
+        starts at 0, so that budgets follow from it.
+        """
+        if self._shortest_s >= self._longest_s:
+            return StepTime(0.0, self._longest_s / self._max_tokens)
+        per_token_s = (self._longest_s - self._shortest_s) / (self._max_tokens - 1)
+        return StepTime(max(0.0, self._shortest_s - per_token_s), per_token_s)
+
+
+def measure_steps(runner: ModelRunner, clock: Clock, *, max_tokens: int) -> FastestSteps:
+    """Time steps of one and of `max_tokens` tokens, or as many as fit, on blocks nobody holds.
+
+    To be called before the first request: the blocks are overwritten. One token is timed before
+    and after, so that a short disturbance does not meet all of it.
+    """
+    capacity = min(runner.num_blocks * runner.block_size, runner.max_model_len)
+    num_tokens = min(max_tokens, capacity)
+    fastest = FastestSteps(num_tokens)
+    for length in (1, num_tokens, 1):
+        _time_steps(runner, clock, length, fastest)
+    return fastest
 
 
 def tier_budgets(step_time: StepTime, tiers: Tiers) -> tuple[TierBudget, ...]:
@@ -83,13 +130,12 @@ def _tier_budget(step_time: StepTime, target: LatencyTarget, stretch: float) -> 
     return TierBudget(stretched, active, step_time.tokens_within(TTFT_SHARE * stretched.ttft_s))
 
 
-def _fastest(runner: ModelRunner, clock: Clock, num_tokens: int) -> float:
-    """Return the least seconds of a few steps of one sequence of `num_tokens`."""
-    token_ids = [position % runner.vocab_size for position in range(num_tokens)]
+def _time_steps(runner: ModelRunner, clock: Clock, num_tokens: int, fastest: FastestSteps) -> None:
+    """Note the times of some steps of one sequence of `num_tokens`."""
     num_blocks = -(-num_tokens // runner.block_size)
     measured = SequenceSlice(
         sequence_id="calibration",
-        token_ids=token_ids,
+        token_ids=[position % runner.vocab_size for position in range(num_tokens)],
         num_prompt_tokens=num_tokens,
         start=0,
         end=num_tokens,
@@ -98,9 +144,10 @@ def _fastest(runner: ModelRunner, clock: Clock, num_tokens: int) -> float:
         params=SamplingParams(temperature=0.0, max_tokens=1),
         seed=0,
     )
-    seconds = []
-    for _ in range(REPEATS):
+    until = clock.now() + MEASURE_S
+    for repeat in range(MAX_REPEATS):
         start = clock.now()
+        if repeat >= MIN_REPEATS and start >= until:
+            return
         runner.execute([measured], [])
-        seconds.append(clock.now() - start)
-    return min(seconds)
+        fastest.note(num_tokens, clock.now() - start)

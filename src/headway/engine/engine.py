@@ -13,8 +13,15 @@ from typing import Any
 
 from headway.clock import Clock, MonotonicClock
 from headway.core.ordering import order_key
+from headway.core.step import StepLimits
 from headway.core.tier import Tier
-from headway.engine.calibration import StepTime, TierBudget, measure_step_time, tier_budgets
+from headway.engine.calibration import (
+    FastestSteps,
+    StepTime,
+    TierBudget,
+    measure_steps,
+    tier_budgets,
+)
 from headway.engine.fit import Fit
 from headway.engine.loading import LoadedModel, load_model
 from headway.engine.options import EngineOptions, engine_options
@@ -22,12 +29,12 @@ from headway.engine.output import AnswerText
 from headway.engine.request import Choice, EngineRequest, FinishReason, RequestOutput
 from headway.engine.runner import ModelRunner
 from headway.engine.sampling_params import SamplingParams
-from headway.engine.scheduler import Advance, Scheduler
+from headway.engine.scheduler import Advance, ScheduledStep, Scheduler
 from headway.engine.sequence import Sequence
 from headway.engine.stats import EngineStats
 from headway.engine.step_limits import step_limits
 from headway.engine.tokenizer import Tokenizer
-from headway.errors import EngineDeadError, InvalidRequestError
+from headway.errors import ConfigError, EngineDeadError, InvalidRequestError
 from headway.kv.cache import KVCache
 
 
@@ -62,20 +69,22 @@ class LLMEngine:
         self.runner = loaded.runner
         self.tokenizer = loaded.tokenizer
         self._clock: Clock = MonotonicClock() if clock is None else clock
-        self.step_time: StepTime | None = None
-        """Measured at start, if `calibrate`."""
-        self.budgets: tuple[TierBudget, ...] | None = None
-        """By rank: the targets kept here, and what they make of a step's tokens."""
-        if self.options.calibrate:
-            max_tokens = self.options.max_num_batched_tokens
-            self.step_time = measure_step_time(self.runner, self._clock, max_tokens=max_tokens)
-            self.budgets = tier_budgets(self.step_time, self.options.tiers)
         self.fit = Fit(
             vocab_size=self.runner.vocab_size,
             max_model_len=self.runner.max_model_len,
             num_kv_tokens=self.runner.num_blocks * self.runner.block_size,
             num_ranks=len(self.options.tiers),
         )
+        _check_usable(self.runner)
+        self._fastest: FastestSteps | None = None
+        self.step_time: StepTime | None = None
+        """Measured at start, if `calibrate`, and corrected by every step that is faster."""
+        self.budgets: tuple[TierBudget, ...] | None = None
+        """By rank: the targets kept here, and what they make of a step's tokens."""
+        if self.options.calibrate:
+            max_tokens = self.options.max_num_batched_tokens
+            self._fastest = measure_steps(self.runner, self._clock, max_tokens=max_tokens)
+            self._set_budgets(self._fastest)
         self._fcfs = self.options.scheduling_policy == "fcfs"
         self._scheduler = self._new_scheduler()
         self._live: dict[str, _Live] = {}
@@ -98,6 +107,13 @@ class LLMEngine:
         options = EngineOptions(calibrate=False) if options is None else options
         return cls(LoadedModel(runner, tokenizer), options=options, clock=clock)
 
+    def _set_budgets(self, fastest: FastestSteps) -> None:
+        self.step_time = fastest.step_time
+        self.budgets = tier_budgets(self.step_time, self.options.tiers)
+
+    def _step_limits(self) -> StepLimits:
+        return step_limits(self.options, self.runner.num_blocks, self.budgets)
+
     def _new_scheduler(self) -> Scheduler:
         runner, options = self.runner, self.options
         self._stats = EngineStats(
@@ -108,7 +124,7 @@ class LLMEngine:
         caching = options.enable_prefix_caching
         return Scheduler(
             KVCache(runner.num_blocks, runner.block_size, enable_prefix_caching=caching),
-            step_limits(options, runner.num_blocks, self.budgets),
+            self._step_limits(),
             self.tokenizer.eos_token_ids,
             self._stats,
             num_ranks=len(options.tiers),
@@ -216,22 +232,35 @@ class LLMEngine:
     def step(self) -> list[RequestOutput]:
         """Run one iteration; return what each request gained, if anything.
 
-        A request that fails alone ends with FinishReason.ERROR. What the runner raises ends the
-        engine: it is raised here, and every later call raises EngineDeadError.
+        A request that fails alone ends with FinishReason.ERROR. Whatever else is raised on the way
+        ends the engine: it is raised here, and every later call raises EngineDeadError.
         """
         self._check_alive()
-        start = self._clock.now()
-        step = self._scheduler.schedule(start)
-        if step is None:
+        if not self._live:
             return []
         self._died = "a step did not complete"
-        result = self.runner.execute(step.slices, step.copies)
-        advances = self._scheduler.update(step, result)
+        start = self._clock.now()
+        step = self._scheduler.schedule(start)
+        outputs = [] if step is None else self._deliver(self._compute(step))
         self._died = None
-        outputs = self._deliver(advances)
         self._stats.last_step_s = self._clock.now() - start
         self._stats.busy_s += self._stats.last_step_s
         return outputs
+
+    def _compute(self, step: ScheduledStep) -> list[Advance]:
+        start = self._clock.now()
+        result = self.runner.execute(step.slices, step.copies)
+        self._note_time(step, self._clock.now() - start)
+        return self._scheduler.update(step, result)
+
+    def _note_time(self, step: ScheduledStep, seconds: float) -> None:
+        """Let a step that is faster than thought possible correct the budgets of those to come."""
+        if self._fastest is None:
+            return
+        num_tokens = sum(item.end - item.start for item in step.slices)
+        if self._fastest.note(num_tokens, seconds):
+            self._set_budgets(self._fastest)
+            self._scheduler.limits = self._step_limits()
 
     def _deliver(self, advances: list[Advance]) -> list[RequestOutput]:
         touched: dict[str, _Live] = {}
@@ -285,3 +314,11 @@ class LLMEngine:
     def _check_alive(self) -> None:
         if self._died is not None:
             raise EngineDeadError(self._died)
+
+
+def _check_usable(runner: ModelRunner) -> None:
+    """Refuse a context or a pool in which no request could ever be answered."""
+    if runner.max_model_len < 2:
+        raise ConfigError("max_model_len", "a prompt and an answer take at least 2 tokens")
+    if runner.num_blocks * runner.block_size < 2:
+        raise ConfigError("num_kv_blocks", "a prompt and an answer take at least 2 tokens of room")

@@ -9,6 +9,10 @@ from math import isfinite
 from headway.engine.request import EngineRequest
 from headway.errors import InvalidRequestError
 
+MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
+"""Service counts as cost over weight. Sums of floats that are further apart lose the small ones,
+and with them the order of all other tenants."""
+
 
 class Fit:
     """The bounds of one engine. Immutable, so any thread may ask."""
@@ -85,8 +89,9 @@ class Fit:
 def _check_caller(request: EngineRequest, num_ranks: int) -> None:
     if not 0 <= request.rank < num_ranks:
         raise InvalidRequestError(f"there is no tier of rank {request.rank}", param="rank")
-    if not (isfinite(request.weight) and request.weight > 0):
-        raise InvalidRequestError("weight must be a number above 0", param="weight")
+    if not MIN_WEIGHT <= request.weight <= MAX_WEIGHT:
+        text = f"weight must be from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
+        raise InvalidRequestError(text, param="weight")
     deadline_s = request.deadline_s
     if deadline_s is not None and not (isfinite(deadline_s) and deadline_s > 0):
         raise InvalidRequestError("deadline_s must be a number above 0", param="deadline_s")

@@ -21,6 +21,8 @@ from headway.gateway.fake_answers import (
     ResponseWriter,
 )
 
+__all__ = ["Behaviour", "FakeNode", "Received"]
+
 _LINE_END = b"\r\n"
 
 
@@ -84,6 +86,10 @@ class FakeNode:
         """Return once `count` completions have arrived in all."""
         await self.wait_for(lambda: len(self.received) >= count)
 
+    async def wait_idle(self) -> None:
+        """Return once no completion is being answered."""
+        await self.wait_for(lambda: self.running == 0)
+
     def _notify(self) -> None:
         for watcher in list(self._watchers):
             happened, seen = watcher
@@ -115,7 +121,6 @@ class FakeNode:
             try:
                 await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
                 if not answering.done() or isinstance(answering.exception(), ConnectionResetError):
-                    answering.cancel()
                     self.cancelled += request.method == "POST"
                     self._notify()
                     return
@@ -126,6 +131,7 @@ class FakeNode:
                 if leaving.done() and not ahead:
                     return
             finally:
+                answering.cancel()
                 leaving.cancel()
                 await asyncio.gather(answering, leaving, return_exceptions=True)
 

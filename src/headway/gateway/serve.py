@@ -51,10 +51,13 @@ async def serve(gateway: Gateway) -> None:
     """Serve until a signal has been obeyed. Raises OSError when the address cannot be had."""
     settings = gateway.config.gateway
     listener = open_socket(settings.host, settings.port)
+    _log.info("listening on %s:%d", settings.host, listener.getsockname()[1])
     try:
         await GatewayServer(gateway).serve(sockets=[listener])
     finally:
         listener.close()
+        # A fast end leaves the app's own stop out.
+        await gateway.stop()
 
 
 def run_gateway(config: Config) -> None:

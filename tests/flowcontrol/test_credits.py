@@ -1,0 +1,74 @@
+"""How much may be in flight at one node, for each tier."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core.tier import Tiers
+from headway.flowcontrol.credits import UNKNOWN_LIMIT, free_credits, node_limit, tier_ceilings
+
+TIERS = Tiers()
+LIMITS = st.integers(1, 500)
+
+
+def test_the_limit_is_configured_reported_or_careful() -> None:
+    assert node_limit(5, 64) == 5
+    assert node_limit(None, 64) == 64
+    assert node_limit(None, 0) == 1
+    assert node_limit(None, None) == UNKNOWN_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("limit", "preempts", "ceilings"),
+    [
+        (32, False, (32, 29, 27)),
+        (32, True, (36, 29, 27)),
+        (8, False, (8, 7, 7)),
+        (2, False, (2, 2, 2)),
+        (1, True, (2, 1, 1)),
+    ],
+)
+def test_lower_tiers_leave_the_reserves_free(
+    limit: int, preempts: bool, ceilings: tuple[int, ...]
+) -> None:
+    assert tier_ceilings(limit, TIERS, preempts=preempts, policy="qos") == ceilings
+
+
+def test_first_come_first_served_has_no_reserves() -> None:
+    assert tier_ceilings(32, TIERS, preempts=True, policy="fcfs") == (32, 32, 32)
+
+
+@given(LIMITS, st.booleans(), st.sampled_from(["qos", "fcfs"]), st.data())
+def test_sending_what_is_free_breaks_no_ceiling(
+    limit: int, preempts: bool, policy: str, data: st.DataObject
+) -> None:
+    ceilings = tier_ceilings(limit, TIERS, preempts=preempts, policy=policy)
+    inflight = [0, 0, 0]
+    for _ in range(data.draw(st.integers(0, 40))):
+        rank = data.draw(st.integers(0, 2))
+        free = free_credits(limit, ceilings, inflight)
+        assert min(free) >= 0
+        # A more urgent tier may always do what a less urgent one may.
+        assert free == sorted(free, reverse=True)
+        if free[rank] == 0:
+            continue
+        inflight[rank] += data.draw(st.integers(1, free[rank]))
+        assert sum(inflight) <= max(ceilings[0], limit)
+        for lowest in (1, 2):
+            assert sum(inflight[lowest:]) <= ceilings[lowest]
+        assert inflight[0] <= limit
+
+
+@given(LIMITS)
+def test_every_tier_may_use_an_idle_node(limit: int) -> None:
+    ceilings = tier_ceilings(limit, TIERS, preempts=False, policy="qos")
+    free = free_credits(limit, ceilings, [0, 0, 0])
+    assert min(free) >= 1
+    assert free[0] == limit
+
+
+def test_what_critical_uses_counts_as_its_reserve() -> None:
+    ceilings = tier_ceilings(32, TIERS, preempts=False, policy="qos")
+    assert free_credits(32, ceilings, [0, 0, 27]) == [5, 2, 0]
+    assert free_credits(32, ceilings, [3, 2, 27]) == [0, 0, 0]
+    assert free_credits(32, ceilings, [3, 0, 20]) == [9, 9, 7]

@@ -1,0 +1,132 @@
+"""Which nodes may be sent to, and which of them gets the request."""
+
+import pytest
+
+from headway.core.tier import Tiers
+from headway.flowcontrol.nodes import FAILURES_UNTIL_DOWN, MAX_HOLD_S, Node, NodePool, NodeState
+
+TIERS = Tiers()
+
+
+def pool(*limits: int | None) -> NodePool:
+    nodes = [Node(f"n{i}", f"http://n{i}/", TIERS, limit) for i, limit in enumerate(limits)]
+    return NodePool(nodes, TIERS)
+
+
+def state_of(node: Node) -> NodeState:
+    return node.state
+
+
+def test_an_unknown_node_is_neither_full_nor_free() -> None:
+    one = pool(None)
+    (node,) = one.nodes
+    assert state_of(node) is NodeState.UNKNOWN
+    assert one.free(0.0) == [8, 7, 7]
+    assert one.any_usable()
+    assert not one.any_healthy()
+
+
+def test_critical_goes_to_the_least_loaded_and_others_to_the_fullest_that_fits() -> None:
+    one = pool(10, 10, 10)
+    one.nodes[0].inflight[2] = 4
+    one.nodes[1].inflight[2] = 7
+    one.nodes[2].inflight[2] = 9
+    assert [one.place(rank, 0.0) for rank in (0, 1, 2)] == [
+        *(one.nodes[0], one.nodes[1], one.nodes[1])
+    ]
+
+
+def test_avoided_nodes_are_the_last_resort() -> None:
+    one = pool(1, 1)
+    assert one.place(0, 0.0, {"n0"}) is one.nodes[1]
+    one.nodes[1].inflight[0] = 1
+    assert one.place(0, 0.0, {"n0"}) is one.nodes[0]
+    one.nodes[0].inflight[0] = 1
+    assert one.place(0, 0.0) is None
+
+
+def test_several_failures_in_a_row_take_a_node_out_and_one_does_not() -> None:
+    one = pool(8)
+    (node,) = one.nodes
+    one.probed(node, ("m",))
+    for _ in range(10):
+        one.failed(node)
+        one.failed(node)
+        one.succeeded(node)
+    assert state_of(node) is NodeState.UP
+    for _ in range(FAILURES_UNTIL_DOWN):
+        one.failed(node)
+    assert state_of(node) is NodeState.DOWN
+    assert one.free(0.0) == [0, 0, 0]
+    assert one.place(0, 0.0) is None
+
+
+def test_after_failed_requests_a_node_serves_one_before_more() -> None:
+    one = pool(8)
+    (node,) = one.nodes
+    for _ in range(FAILURES_UNTIL_DOWN):
+        one.failed(node)
+    one.probed(node, ())
+    assert state_of(node) is NodeState.PROBATION
+    assert one.free(0.0) == [1, 1, 1]
+    node.inflight[2] = 1
+    assert one.free(0.0) == [0, 0, 0]
+    one.probed(node, ())
+    assert state_of(node) is NodeState.PROBATION
+    one.failed(node)
+    assert state_of(node) is NodeState.DOWN
+    one.probed(node, ())
+    one.succeeded(node)
+    assert state_of(node) is NodeState.UP
+
+
+def test_a_refused_connection_is_proof_and_a_probe_brings_the_node_back() -> None:
+    one = pool(8)
+    (node,) = one.nodes
+    one.refused(node)
+    assert state_of(node) is NodeState.DOWN
+    one.probed(node, ("m",))
+    assert state_of(node) is NodeState.UP
+    assert one.models == {"m"}
+    one.probed(node, ())
+    assert one.models == {"m"}
+
+
+def test_a_missed_probe_proves_nothing_while_requests_are_answered() -> None:
+    one = pool(8)
+    (node,) = one.nodes
+    for _ in range(10):
+        one.missed(node)
+        one.missed(node)
+        one.succeeded(node)
+    assert state_of(node) is NodeState.UP
+    for _ in range(3):
+        one.missed(node)
+    assert state_of(node) is NodeState.DOWN
+
+
+@pytest.mark.parametrize(("asked", "held"), [(2.0, 2.0), (9999.0, MAX_HOLD_S)])
+def test_a_full_node_is_held_for_as_long_as_it_says_within_reason(
+    asked: float, held: float
+) -> None:
+    one = pool(8)
+    (node,) = one.nodes
+    one.hold(node, asked, 100.0)
+    assert one.free(100.0) == [0, 0, 0]
+    assert one.next_release(100.0) == 100.0 + held
+    assert one.free(100.0 + held)[0] == 8
+    assert one.next_release(100.0 + held) is None
+
+
+def test_the_reported_limit_may_be_overcommitted_and_a_configured_one_not() -> None:
+    one = pool(None, 20)
+    asked: list[int] = []
+    one.on_change = lambda: asked.append(1)
+    for node in one.nodes:
+        one.reported(node, 40)
+    assert len(asked) == 2
+    assert [node.limit for node in one.nodes] == [40, 20]
+    one.nodes[0].inflight[2] = 34
+    one.nodes[1].inflight[2] = 17
+    assert one.nodes[0].free()[0] == 44 - 34
+    assert one.nodes[1].free()[0] == 20 - 17
