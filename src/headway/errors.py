@@ -73,6 +73,13 @@ class ModelNotFoundError(ClientError):
     default_code = "model_not_found"
 
 
+class RequestTimeoutError(ClientError):
+    """The client stopped sending before the body was complete."""
+
+    status = 408
+    default_code = "request_timeout"
+
+
 class BodyTooLargeError(ClientError):
     """The body is over the configured limit."""
 

@@ -93,6 +93,18 @@ def test_settling_is_idempotent_and_corrects_the_charge() -> None:
     assert leaving == [Dispatch(f"b{number}") for number in range(10)]
 
 
+def test_a_prediction_that_was_too_dear_earns_no_claim() -> None:
+    queue = dispatcher()
+    for index in range(5):
+        queue.enqueue(request(f"b{index}", 2, cost=520.0), 0.0)
+    for index in range(2):
+        assert queue.next(0.0, [9, 9, 9]) == Dispatch(f"b{index}")
+    for index in range(2):
+        queue.settle(f"b{index}", 40.0, 1.0)
+    queue.enqueue(request("c", 0), 1.0)
+    assert queue.next(1.0, [9, 9, 9]) == Dispatch("c")
+
+
 def test_several_places_at_once_are_shared_before_anything_ends() -> None:
     flow = dispatcher()
     for tenant in "ab":

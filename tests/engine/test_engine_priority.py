@@ -113,6 +113,30 @@ def test_g2_a_critical_request_is_in_the_first_step_after_its_arrival() -> None:
         tiny.run()
 
 
+def test_g2_an_overdue_floor_that_waits_for_others_does_not_hold_critical() -> None:
+    """G2: bulk is owed and does not fit while normal holds the blocks; critical takes none of them.
+
+    And once normal has left, bulk is next, however much critical keeps coming (G1): one step is
+    the floor's.
+    """
+    tiny = Tiny(FakeRunner(num_blocks=24), max_num_seqs=6, max_num_batched_tokens=32)
+    tiny.add(request("holder", 150, 200, NORMAL))
+    tiny.step()
+    tiny.add(request("bulk", 200, 4, BULK, prompt_seed=1))
+    number, held = 0, 0
+    while not tiny.outputs["bulk"]:
+        tiny.add(request(f"normal{number}", 20, 4, NORMAL, prompt_seed=2 + number))
+        tiny.add(request(f"critical{number}", 12, 1, CRITICAL, prompt_seed=5000 + number))
+        tiny.step()
+        if not tiny.engine.stats().num_running[BULK]:
+            assert tiny.outputs[f"critical{number}"], "it is not in the first step it could be in"
+        number += 1
+        held = max(held, tiny.engine.stats().num_waiting[NORMAL])
+        assert number < 1000, "bulk is starved"
+    assert held > 20, "the floor was never overdue"
+    tiny.run()
+
+
 def test_b7_floors_let_bulk_finish_under_endless_critical_load() -> None:
     """G1, G4: with a floor bulk finishes; without one strict priority starves it."""
 

@@ -1,6 +1,7 @@
 """Is a GGUF file read as it was written, and refused by name when it is damaged?"""
 
 import random
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,18 @@ def test_cut_anywhere(whole: bytes, tmp_path: Path) -> None:
         with pytest.raises(ModelLoadError) as raised:
             GGUFWeights(path)
         assert str(path) in str(raised.value)
+
+
+def test_a_large_file_is_refused_before_anything_large_is_allocated(tmp_path: Path) -> None:
+    path = tmp_path / "half.gguf"
+    with resolve_model("smollm2-135m").path.open("rb") as whole_file:
+        path.write_bytes(whole_file.read(60_000_000))
+    tracemalloc.start()
+    with pytest.raises(ModelLoadError, match=r"truncated or damaged: tensor 'blk\.\d+\."):
+        load_runner(_source(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30_000_000
 
 
 def test_any_byte_of_the_header_changed(whole: bytes, tmp_path: Path) -> None:

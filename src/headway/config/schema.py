@@ -195,7 +195,8 @@ class KeyConfig(Section, frozen=True, kw_only=True):
     ]
     tenant: Annotated[_Text, Meta(description="Who is served and counted.")]
     weight: Annotated[
-        _Seconds, Meta(description="Share among the tenants of a tier, relative to the others.")
+        Annotated[float, Meta(ge=1e-6, le=1e6)],
+        Meta(description="Share among the tenants of a tier, relative to the others."),
     ] = 1.0
     highest_tier: Annotated[
         str, Meta(description="Most urgent tier allowed; with tiers of your own, the second.")

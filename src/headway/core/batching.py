@@ -18,7 +18,8 @@ def plan_step(step: StepInput, limits: StepLimits) -> StepPlan:
     1. Tokens stay within the budget, slots within `max_num_seqs`, blocks within what is available;
        only a whole prompt (chunking off) may exceed the budget, as the only prefill.
     2. (G2) The first candidate of the most urgent tier is in the plan, unless its own tier, a
-       protected resident or an overdue floor holds the slot or the blocks that it needs.
+       protected resident or an overdue floor holds the slot or the blocks that it needs. A floor
+       that is overdue and does not fit is left room for; tiers between the two wait.
     3. (G4) Victims are as in `preemption.py`; none of them is in the plan.
     4. (G6) The plan is empty only if there is neither a resident nor a candidate.
     5. Decodes and prefills that were parked longest go first in their tier.
@@ -39,6 +40,7 @@ class _Planner:
         self._blocked: dict[str, Candidate] = {}
         self._admitted = [0] * len(limits.tiers)
         self._held_from = len(limits.tiers)
+        self._overdue: list[Candidate] = []
         self._halved: set[int] = set()
         self._prefilled = False
 
@@ -48,7 +50,7 @@ class _Planner:
         for rank in self._overdue_ranks():
             self._admit(rank)
             if self._held_from <= rank:
-                self._held_from = 0
+                self._hold_for_overdue()
         for rank in self._ranks:
             self._serve_decodes(rank, last_turn=False)
             self._serve_prefills(rank, last_turn=False)
@@ -110,6 +112,11 @@ class _Planner:
         heads = ((rank, next(self._waiting[rank].in_order(), None)) for rank in self._owed)
         return [rank for rank, head in heads if head is not None and self._is_exhausted(head)]
 
+    def _hold_for_overdue(self) -> None:
+        """Admit nobody who would be in the way of those that are overdue and do not fit."""
+        self._overdue = [each for each in self._blocked.values() if self._is_exhausted(each)]
+        self._held_from = 0 if any(each.rank == 0 for each in self._overdue) else 1
+
     def _is_exhausted(self, candidate: Candidate) -> bool:
         now = self.draft.overtaken.get(candidate.sequence_id, 0)
         return candidate.overtaken + now >= self._limits.max_overtakes
@@ -135,6 +142,8 @@ class _Planner:
         room = self.draft.budget.for_prefills(rank)
         if room <= 0:
             return Wait.TOKENS
+        if rank == 0 and not self.draft.leaves_room(candidate, self._overdue):
+            return Wait.HELD
         match = self.draft.find_match(candidate)
         more = len(self._waiting[rank]) - self._admitted[rank] > 1
         num_left = candidate.num_tokens - match.num_tokens
@@ -154,7 +163,7 @@ class _Planner:
 
     def _note_blocked(self, candidate: Candidate, wait: Wait) -> None:
         """Remember who does not fit. While a tier is owed, more urgent ones overtake it too."""
-        if wait is Wait.TOKENS or candidate.sequence_id in self._blocked:
+        if wait in (Wait.TOKENS, Wait.HELD) or candidate.sequence_id in self._blocked:
             return
         self._blocked[candidate.sequence_id] = candidate
         more_urgent = sum(self._admitted[: candidate.rank]) if candidate.rank in self._owed else 0

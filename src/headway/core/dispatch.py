@@ -14,7 +14,7 @@ from headway.core.decision import Decision, Dispatch, Idle, WaitUntil
 from headway.core.drain import DrainRate
 from headway.core.floors import FloorLedger
 from headway.core.heap import IndexedHeap
-from headway.core.lane import Lane, merged_tier
+from headway.core.lane import Lane, Sent, merged_tier
 from headway.core.tier import Tiers
 
 __all__ = [
@@ -39,8 +39,7 @@ class Dispatcher:
     """All that waits at a gateway, and all that was sent and has not ended.
 
     A request leaves the queue exactly once: dispatched, expired, removed, or evicted by an arrival.
-    Its predicted cost counts from dispatch to `settle`, which replaces it by the actual one. Every
-    call costs O(log n).
+    What it was predicted to cost counts until `settle` replaces it. Every call costs O(log n).
     """
 
     def __init__(self, tiers: Tiers, prices: Prices, *, policy: Policy = "qos") -> None:
@@ -53,7 +52,7 @@ class Dispatcher:
         self._floors = FloorLedger([lane.tier.floor for lane in self._lanes], prices.prefill)
         self._depths = [0] * len(tiers)
         self._queued: dict[str, QueuedRequest] = {}
-        self._sent: dict[str, QueuedRequest] = {}
+        self._sent: dict[str, Sent] = {}
         self._expiry: IndexedHeap[str] = IndexedHeap()
         self._drain = DrainRate()
         self._sequence = 0
@@ -82,8 +81,7 @@ class Dispatcher:
 
     def predicted_wait_s(self, entry: QueuedRequest) -> float | None:
         """Return how long `entry` would wait if it arrived now, in seconds; None while unknown."""
-        above = self._cost_above(entry)
-        return self._lane(entry).predicted_wait_s(entry, above, self._drain.rate)
+        return self._lane(entry).predicted_wait_s(entry, self._cost_above(entry), self._drain.rate)
 
     def enqueue(self, entry: QueuedRequest, now: float) -> Admit | Shed:
         """Queue a request, or say why not. Raises ValueError for an id that waits or was sent."""
@@ -121,8 +119,9 @@ class Dispatcher:
             return Idle() if upcoming is None else WaitUntil(upcoming[0])
         entry = self._lanes[rank].send()
         self._forget(entry)
-        self._sent[entry.request_id] = entry
-        self._account(rank, entry.cost, free)
+        claim = self._floors.deficit(rank)
+        self._account(rank, entry.cost, [credit <= 0 for credit in free])
+        self._sent[entry.request_id] = Sent(entry, claim - self._floors.deficit(rank))
         return Dispatch(entry.request_id)
 
     def expired(self, now: float) -> list[str]:
@@ -147,11 +146,16 @@ class Dispatcher:
 
         A second call for the same request does nothing.
         """
-        entry = self._sent.pop(request_id, None)
-        if entry is None:
+        sent = self._sent.pop(request_id, None)
+        if sent is None:
             return False
+        entry, rank = sent.entry, self._rank(sent.entry)
         self._lane(entry).settle(entry, cost_actual)
-        self._account(self._rank(entry), cost_actual - entry.cost, ())
+        over = entry.cost - cost_actual
+        if over <= 0:
+            self._account(rank, -over, ())
+        else:
+            self._floors.refund(rank, over, cost_actual, sent.paid, self._backlogged())
         self._drain.settle(cost_actual, now, saturated=bool(self._queued))
         return True
 
@@ -178,11 +182,13 @@ class Dispatcher:
         self._expiry.remove(entry.request_id)
         self._depths[entry.rank] -= 1
 
-    def _account(self, rank: int, cost: float, free: Credits) -> None:
+    def _account(self, rank: int, cost: float, blocked: Sequence[bool]) -> None:
         served = [0.0] * len(self._lanes)
         served[rank] = cost
-        backlogged = [len(lane) > 0 for lane in self._lanes]
-        self._floors.settle(served, backlogged, [credit <= 0 for credit in free])
+        self._floors.settle(served, self._backlogged(), blocked)
+
+    def _backlogged(self) -> list[bool]:
+        return [len(lane) > 0 for lane in self._lanes]
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""

@@ -81,6 +81,10 @@ class Draft:
         match = self._memory.match(candidate.sequence_id)
         return Match() if match.parent_id in self.preempted else match
 
+    def leaves_room(self, candidate: Candidate, overdue: Iterable[Candidate]) -> bool:
+        """Return whether a candidate of rank 0 leaves room for each that is overdue."""
+        return all(self._room.leaves_room(candidate, other) for other in overdue)
+
     def admit(self, candidate: Candidate, match: Match, num_tokens: int) -> Wait | None:
         """Plan the candidate's first `num_tokens` after those matched; else return why not."""
         slots = self._room.slots_for(candidate.rank)

@@ -43,6 +43,21 @@ class FloorLedger:
                 deficit = self._deficits[rank] + floor * total - served[rank]
                 self._deficits[rank] = max(0.0, deficit)
 
+    def refund(
+        self, rank: int, over: float, actual: float, paid: float, backlogged: Sequence[bool]
+    ) -> None:
+        """Take back `over`, by which service of `rank` was charged above its `actual` cost.
+
+        `paid` is what the charge took off the claim. The claim rises to what it would be with the
+        actual cost, and no higher: a charge that found less to pay off than it cost must not turn
+        into a claim that nobody earned.
+        """
+        most = self._deficits[rank] + max(0.0, paid - (1 - self._floors[rank]) * actual)
+        served = [0.0] * len(self._floors)
+        served[rank] = -over
+        self.settle(served, backlogged)
+        self._deficits[rank] = min(self._deficits[rank], most)
+
     def owed(self) -> tuple[int, ...]:
         """Return the ranks with a floor that are owed at least the quantum, the most owed first."""
         owed = [

@@ -5,13 +5,22 @@ request (`ordering.py`). First come, first served is one lane whose requests are
 and equally urgent, so that arrival decides.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from headway.core.admission import Admit, Shed, admit, cost_ahead, predict_wait_s
 from headway.core.backlog import Backlog, QueuedRequest
 from headway.core.fairness import FairQueue
 from headway.core.ordering import order_key
 from headway.core.tier import Tier, Tiers
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request that was dispatched and has not ended."""
+
+    entry: QueuedRequest
+    paid: float
+    """How much of its tier's claim to a floor the dispatch paid off."""
 
 
 class Lane:

@@ -31,19 +31,27 @@ class Room:
         self._preempted: list[str] = []
         self._promised: dict[str, int] = {}
         self._protected: dict[str, int] = {}
+        self._max_num_seqs = max_num_seqs
         self._slots = max_num_seqs
+        self._most_urgent = 0
+        """Blocks that the sequences of rank 0 may ever hold."""
         self._residents = [0] * len(tiers)
         self._blocks_used = [0] * len(tiers)
         for resident in residents:
             self._enter(resident)
 
     def _enter(self, resident: Resident) -> None:
-        target = resident.max_num_tokens if resident.protected else resident.num_tokens
+        target = _target(resident)
         blocks = self._memory.blocks_to_grow(resident.sequence_id, resident.num_computed, target)
         self._promise(resident.sequence_id, blocks, protected=resident.protected)
         self._slots -= 1
         self._residents[resident.rank] += 1
+        self._count(resident, 1)
         self._blocks_used[resident.rank] += self._blocks(resident.num_computed)
+
+    def _count(self, sequence: Resident | Candidate, sign: int) -> None:
+        if sequence.rank == 0:
+            self._most_urgent += sign * self._blocks(sequence.max_num_tokens)
 
     def _blocks(self, num_tokens: int) -> int:
         return -(-num_tokens // self._memory.block_size)
@@ -105,6 +113,7 @@ class Room:
             self._protected.pop(victim.sequence_id, None)
             self._slots += 1
             self._residents[victim.rank] -= 1
+            self._count(victim, -1)
 
     # -- admissions -----------------------------------------------------------------------------
 
@@ -123,9 +132,22 @@ class Room:
 
     def shortage_to_admit(self, candidate: Candidate, match: Match) -> int:
         """Return how many blocks are lacking to admit; 0 or less: none."""
-        target = candidate.max_num_tokens if candidate.protected else candidate.num_tokens
+        target = _target(candidate)
         kept = sum(self._promised.values()) + self._reserve(candidate)
         return self._to_admit(match, target) - (self._available(pins=match.blocks) - kept)
+
+    def leaves_room(self, candidate: Candidate, overdue: Candidate) -> bool:
+        """Return whether `overdue` fits beside rank 0, this candidate of it included.
+
+        That is, once all others have left, whatever rank 0 may come to hold.
+        """
+        between = self._tiers[1 : overdue.rank]
+        blocks = self._most_urgent + self._blocks(candidate.max_num_tokens)
+        blocks = max(blocks, self._tiers[0].reserved_blocks)
+        blocks += sum(tier.reserved_blocks for tier in between) + self._blocks(_target(overdue))
+        slots = max(self._residents[0] + 1, self._tiers[0].reserved_slots)
+        slots += sum(tier.reserved_slots for tier in between) + 1
+        return blocks <= self._memory.num_blocks and slots <= self._max_num_seqs
 
     def _to_admit(self, match: Match, num_tokens: int) -> int:
         """Return how many available blocks a candidate uses up by holding `num_tokens`."""
@@ -144,10 +166,16 @@ class Room:
 
     def admit(self, candidate: Candidate, match: Match, num_tokens: int) -> None:
         """Take a slot and the blocks of `num_tokens`, and promise the rest."""
-        target = candidate.max_num_tokens if candidate.protected else candidate.num_tokens
+        target = _target(candidate)
         rest = self._blocks(target) - self._blocks(num_tokens)
         self._used += self._to_admit(match, num_tokens)
         self._pinned.update(match.blocks)
         self._promise(candidate.sequence_id, rest, protected=candidate.protected)
         self._slots -= 1
         self._residents[candidate.rank] += 1
+        self._count(candidate, 1)
+
+
+def _target(sequence: Resident | Candidate) -> int:
+    """Return the tokens whose blocks a sequence is promised."""
+    return sequence.max_num_tokens if sequence.protected else sequence.num_tokens

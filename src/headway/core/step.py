@@ -69,6 +69,10 @@ class Memory(Protocol):
         """Tokens in one block."""
 
     @property
+    def num_blocks(self) -> int:
+        """All blocks, held or not."""
+
+    @property
     def num_available(self) -> int:
         """Blocks that can be taken now: free, or cached without a holder."""
 
@@ -148,7 +152,7 @@ class Wait(StrEnum):
     BLOCKS = "blocks"
     SLOTS = "slots"
     HELD = "held"
-    """One that is ahead and does not fit was overtaken as often as allowed."""
+    """One that does not fit was overtaken as often as allowed; this one would be in its way."""
 
 
 @dataclass(frozen=True, slots=True)

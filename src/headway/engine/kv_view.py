@@ -19,6 +19,7 @@ class KVView:
         siblings: Mapping[str, Seq[Sequence]],
     ) -> None:
         self.block_size = kv.block_size
+        self.num_blocks = kv.num_blocks
         self.num_available = kv.num_available
         self._kv = kv
         self._sequences = sequences

@@ -9,11 +9,21 @@ from torch.nn import functional
 PACKED: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]  # torch's gap
 """Whether this PyTorch has oneDNN, which multiplies by weights in an order that it chooses."""
 
+
+def can_pack(dtype: torch.dtype) -> bool:
+    """Whether oneDNN multiplies `dtype` on this processor."""
+    if dtype is torch.bfloat16:
+        return PACKED and bool(_has_bf16())
+    return PACKED
+
+
 # The packed products have no public names; torch.compile calls them by these.
 _pack: Callable[..., Tensor]
 _unary: Callable[..., Tensor]
 _binary: Callable[..., Tensor]
+_has_bf16: Callable[[], bool]
 if PACKED:
+    _has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported  # noqa: SLF001 - see above
     _pack = torch.ops.mkldnn._reorder_linear_weight  # noqa: SLF001 - see above
     _unary = torch.ops.mkldnn._linear_pointwise.default  # noqa: SLF001 - see above
     _binary = torch.ops.mkldnn._linear_pointwise.binary  # noqa: SLF001 - see above
@@ -34,12 +44,12 @@ class Linear:
         bias: Tensor | None,
         dtype: torch.dtype,
         *,
-        packed: bool = PACKED,
+        packed: bool | None = None,
     ) -> None:
         weight = weight.to(dtype).contiguous()
         self._bias = None if bias is None else bias.to(dtype)
-        self._packed = packed
-        if packed:
+        self._packed = can_pack(dtype) if packed is None else packed
+        if self._packed:
             weight = _pack(weight, None)
         self._weight = weight
 

@@ -13,8 +13,12 @@ from torch import Tensor
 from headway.engine.attention import AttentionPlan, DecodeGroup, PrefillChunk
 from headway.engine.runner import SequenceSlice
 
-_GROUP_SPREAD = 2
+GROUP_SPREAD = 2
 """A decode group is split where a sequence has less than 1/2 of the blocks of its longest."""
+
+GATHER_BYTES = 16 * 1024**2
+"""A decode group is split where its gathered keys and values of one layer would take more: larger
+temporary memory is returned to the system and taken from it anew at each layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +43,15 @@ class CacheShape:
 
     block_size: int
     num_kv_heads: int
+    head_dim: int
     empty_block: int
     """A block of zeros that no sequence holds."""
     dtype: torch.dtype
+
+    @property
+    def layer_block_bytes(self) -> int:
+        """Bytes of one block in one layer."""
+        return 2 * self.num_kv_heads * self.head_dim * self.block_size * self.dtype.itemsize
 
 
 def build_batch(slices: Sequence[SequenceSlice], cache: CacheShape) -> StepBatch:
@@ -100,16 +110,22 @@ def _gather_rows(tables: Sequence[Sequence[int]], cache: CacheShape) -> Tensor:
 
 
 def _decode_groups(single: list[SequenceSlice], cache: CacheShape) -> tuple[DecodeGroup, ...]:
+    """Runs of `single`, which is sorted by length, the longest first."""
     groups = []
     begin = 0
     for index in range(1, len(single) + 1):
-        if index < len(single):
-            longest = _num_blocks(single[begin].end, cache.block_size)
-            if _num_blocks(single[index].end, cache.block_size) * _GROUP_SPREAD >= longest:
-                continue
+        if index < len(single) and _belongs(single, begin, index, cache):
+            continue
         groups.append(_decode_group(single[begin:index], begin, cache))
         begin = index
     return tuple(groups)
+
+
+def _belongs(single: list[SequenceSlice], begin: int, index: int, cache: CacheShape) -> bool:
+    """Whether sequence `index` may be in the group that starts with sequence `begin`."""
+    width = _num_blocks(single[begin].end, cache.block_size)
+    similar = _num_blocks(single[index].end, cache.block_size) * GROUP_SPREAD >= width
+    return similar and (index - begin + 1) * width * cache.layer_block_bytes <= GATHER_BYTES
 
 
 def _decode_group(members: list[SequenceSlice], row: int, cache: CacheShape) -> DecodeGroup:

@@ -45,7 +45,9 @@ class TorchRunner:
         self.dtype = model.dtype
         self._model = model
         # One more block than the pool has: it stays zero and pads short sequences.
-        self._cache_shape = CacheShape(block_size, config.num_kv_heads, num_blocks, model.dtype)
+        self._cache_shape = CacheShape(
+            block_size, config.num_kv_heads, config.head_dim, num_blocks, model.dtype
+        )
         shape = (2, config.num_kv_heads, block_size, config.head_dim)
         self._cache = torch.zeros(config.num_layers, num_blocks + 1, *shape, dtype=model.dtype)
 

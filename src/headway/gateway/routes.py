@@ -1,7 +1,7 @@
 """Which page of the gateway shows what?"""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -16,6 +16,7 @@ from headway.gateway.job import CHAT, COMPLETIONS
 from headway.gateway.probe import Prober
 from headway.gateway.responses import answer_for, error_answer
 from headway.metrics.gateway import CONTENT_TYPE, GatewayMetrics
+from headway.wire.health import Health
 from headway.wire.http import send_bytes, single_header
 from headway.wire.openapi import openapi_document
 from headway.wire.routing import Routes, reply_headers
@@ -60,7 +61,7 @@ class Pages:
 
     async def openapi(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The OpenAPI document."""
-        await send_bytes(send, 200, openapi_document(), reply_headers(scope))
+        await send_bytes(send, 200, _document(), reply_headers(scope))
 
     async def models(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The models of all nodes."""
@@ -91,7 +92,7 @@ class Pages:
 
     async def _send_state(self, scope: Scope, send: Send, missing: Outcome | None) -> None:
         if missing is None:
-            await send_bytes(send, 200, b'{"status":"ok"}', reply_headers(scope))
+            await send_bytes(send, 200, msgspec.json.encode(Health()), reply_headers(scope))
             return
         status, headers, body = error_answer(answer_for(missing))
         await send_bytes(send, status, body, [*reply_headers(scope), *headers])
@@ -106,6 +107,11 @@ class _UnknownRequestError(InvalidRequestError):
 
     status = 404
     default_code = "request_not_found"
+
+
+@cache
+def _document() -> bytes:
+    return openapi_document()
 
 
 async def _send_json(scope: Scope, send: Send, value: msgspec.Struct) -> None:

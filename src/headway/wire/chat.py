@@ -16,6 +16,13 @@ from headway.wire.requests import (
 )
 
 MAX_TOP_LOGPROBS = 20
+MAX_MESSAGES = 2048
+
+TemplateKwargs = Annotated[
+    dict[Annotated[str, Meta(max_length=64)], Any],
+    Meta(max_length=32),
+]
+"""Variables of the chat template."""
 
 
 class TextPart(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
@@ -31,7 +38,7 @@ class ChatMessage(
     """One message. The fields that only repeat an earlier answer may be there when empty."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[TextPart] | None = None
+    content: str | Annotated[list[TextPart], Meta(min_length=1)] | None = None
     name: Annotated[str, Meta(max_length=256)] | None = None
     tool_call_id: Annotated[str, Meta(max_length=256)] | None = None
     tool_calls: Nothing | None = None
@@ -65,13 +72,13 @@ class ChatCompletionRequest(
 ):
     """`POST /v1/chat/completions`."""
 
-    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    messages: Annotated[list[ChatMessage], Meta(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: TokenCount | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    chat_template_kwargs: TemplateKwargs | None = None
 
     metadata: Annotated[dict[str, str], Meta(max_length=16)] | None = None
     store: bool | None = None

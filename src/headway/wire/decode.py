@@ -5,8 +5,11 @@ open). A byte order mark is skipped. NaN, Infinity, numbers beyond the range of 
 surrogates, invalid UTF-8 and bottomless nesting are errors of the caller.
 """
 
+import json
 import re
-from typing import TypeVar
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -34,14 +37,47 @@ def decode_request(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     except msgspec.ValidationError as error:
         raise _explain(str(error)) from None
     except msgspec.DecodeError as error:
-        text = f"The body is not valid JSON: {error}"
-        raise InvalidRequestError(text, code="invalid_json") from None
+        raise _explain_bad_json(body, str(error)) from None
     except (UnicodeError, ValueError) as error:
         text = f"The body is not valid JSON: {type(error).__name__}"
         raise InvalidRequestError(text, code="invalid_json") from None
     except RecursionError:
         text = "The body is nested too deeply"
         raise InvalidRequestError(text, code="invalid_json") from None
+
+
+def _explain_bad_json(body: bytes, said: str) -> InvalidRequestError:
+    """Name the field whose value a laxer reader would take: NaN, 1e999, a lone surrogate."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return InvalidRequestError(f"The body is not valid JSON: {said}", code="invalid_json")
+    for name, value in fields.items() if isinstance(fields, dict) else ():
+        for part in _flat(value):
+            if isinstance(part, float) and not isfinite(part):
+                text = f"{_clip_name(name)} is not a finite number"
+                return InvalidRequestError(text, param=_clip_name(name), code="invalid_value")
+            if isinstance(part, str) and any("\ud800" <= char <= "\udfff" for char in part):
+                text = f"{_clip_name(name)} holds half a surrogate pair, which is no character"
+                return InvalidRequestError(text, param=_clip_name(name), code="invalid_value")
+    return InvalidRequestError(f"The body is not valid JSON: {said}", code="invalid_json")
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    """Yield all scalars and keys in a JSON value, without recursion."""
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            pending += [*part.keys(), *part.values()]
+        elif isinstance(part, list):
+            pending += part
+        else:
+            yield part
+
+
+def _clip_name(name: str) -> str:
+    return name.encode("ascii", "replace").decode("ascii")[:_MAX_NAME_CHARS]
 
 
 def _explain(said: str) -> InvalidRequestError:

@@ -8,13 +8,20 @@ from typing import TypeVar
 
 from starlette.types import Message, Receive, Scope, Send
 
-from headway.errors import BodyTooLargeError, HeadwayError, InvalidRequestError
+from headway.errors import (
+    BodyTooLargeError,
+    HeadwayError,
+    InvalidRequestError,
+    RequestTimeoutError,
+)
 from headway.wire.errors import error_body, error_response
 from headway.wire.node import REQUEST_ID_HEADER
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 MAX_REQUEST_ID_CHARS = 128
+BODY_TIMEOUT_S = 30.0
+"""Longest time from the head of a request to the end of its body."""
 
 _log = logging.getLogger(__name__)
 
@@ -25,15 +32,27 @@ class ClientDisconnectError(Exception):
     """The client closed the connection before its answer was complete."""
 
 
-async def read_body(scope: Scope, receive: Receive, max_bytes: int) -> bytes:
+async def read_body(
+    scope: Scope, receive: Receive, max_bytes: int, *, timeout_s: float = BODY_TIMEOUT_S
+) -> bytes:
     """Return the whole body.
 
     Raises BodyTooLargeError as soon as more than `max_bytes` are announced or have come, whatever
-    `content-length` says; ClientDisconnectError when the client left before the end.
+    `content-length` says; RequestTimeoutError when the end does not come within `timeout_s`;
+    ClientDisconnectError when the client left before it.
     """
     announced = single_header(scope, "content-length")
     if announced is not None and announced.isdecimal() and int(announced) > max_bytes:
         raise _too_large(max_bytes)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _read_parts(receive, max_bytes)
+    except TimeoutError:
+        text = f"The body was not complete after {timeout_s:g} s"
+        raise RequestTimeoutError(text) from None
+
+
+async def _read_parts(receive: Receive, max_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:

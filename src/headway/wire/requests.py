@@ -96,7 +96,7 @@ class GenerationRequest(
     top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
     """0 or -1: all tokens."""
     min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
+    repetition_penalty: Annotated[float, Meta(ge=0.01, le=10)] | None = None
     min_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
     ignore_eos: bool | None = None
     stop_token_ids: Annotated[list[TokenId], Meta(max_length=128)] | None = None

@@ -1,12 +1,12 @@
 """How are texts turned into token ids and back over HTTP? (vLLM's `/tokenize`, `/detokenize`)"""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from headway.errors import InvalidRequestError
-from headway.wire.chat import ChatMessage
+from headway.wire.chat import MAX_MESSAGES, ChatMessage, TemplateKwargs
 from headway.wire.decode import decode_request
 from headway.wire.requests import TokenId
 
@@ -18,12 +18,14 @@ class TokenizeRequest(
 
     model: Annotated[str, Meta(max_length=512)] | None = None
     prompt: str | None = None
-    messages: Annotated[list[ChatMessage], Meta(min_length=1)] | None = None
+    messages: Annotated[list[ChatMessage], Meta(min_length=1, max_length=MAX_MESSAGES)] | None = (
+        None
+    )
     add_special_tokens: bool | None = None
     """Default: true for a text, false for a conversation, whose template holds them."""
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    chat_template_kwargs: TemplateKwargs | None = None
     return_token_strs: bool | None = None
 
 
