@@ -57,7 +57,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"keys": [{**KEY, "key": "env:NOPE"}]}, "keys[0].key", "'NOPE' is not set"),
     ({"keys": [{**KEY, "key": "env:EMPTY"}]}, "keys[0].key (from EMPTY)", "not empty"),
     ({"keys": [KEY, KEY]}, "keys[1].key", "the same secret as keys[0].key"),
-    ({"keys": [{**KEY, "weight": 0}]}, "keys[0].weight", "> 0"),
+    ({"keys": [{**KEY, "weight": 0}]}, "keys[0].weight", ">= 1e-06"),
     ({"keys": [{**KEY, "highest_tier": "top"}]}, "keys[0].highest_tier", "allowed: critical"),
     ({"keys": [{**KEY, "default_tier": "critical"}]}, "keys[0].default_tier", "more urgent"),
     ({"nodes": [{"name": "n"}]}, "nodes[0]", "missing required field url"),

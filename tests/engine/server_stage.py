@@ -38,13 +38,13 @@ class GatedRunner(FakeRunner):
         super().__init__(**settings)
         self._gate = threading.Condition()
         self._steps: int | None = None
-        self.waits = False
-        """Whether a step stands before the gate."""
+        self._waits = False
 
     @property
-    def steps_left(self) -> int | None:
-        """How many more steps are allowed; None: any number."""
-        return self._steps
+    def stands(self) -> bool:
+        """Whether a step stands before the gate, with none allowed."""
+        with self._gate:
+            return self._waits and self._steps == 0
 
     def close_gate(self) -> None:
         """Compute no further step."""
@@ -67,17 +67,17 @@ class GatedRunner(FakeRunner):
     def wait_for_step(self) -> None:
         """Return when a step stands before the gate."""
         with self._gate:
-            assert self._gate.wait_for(lambda: self.waits and self._steps == 0, LONGEST_S)
+            assert self._gate.wait_for(lambda: self._waits and self._steps == 0, LONGEST_S)
 
     def execute(
         self, slices: Sequence[SequenceSlice], copies: Sequence[tuple[int, int]]
     ) -> StepResult:
         """Wait for permission, then compute."""
         with self._gate:
-            self.waits = True
+            self._waits = True
             self._gate.notify_all()
             assert self._gate.wait_for(lambda: self._steps != 0, LONGEST_S)
-            self.waits = False
+            self._waits = False
             if self._steps is not None:
                 self._steps -= 1
         return super().execute(slices, copies)

@@ -20,11 +20,11 @@ def steps_until_idle(one: Stage) -> int:
     given = 0
     while not one.idle:
         one.get("/health")
-        if one.runner.waits:
+        if one.runner.stands:
             given += 1
             assert given < 100, "the engine goes on for a client that has left"
             one.runner.give_step()
-            one.until(lambda: one.runner.steps_left == 0)
+            one.until(lambda: one.runner.stands or one.idle)
     return given
 
 
@@ -61,7 +61,7 @@ def test_a_request_that_waits_for_a_slot_leaves_the_queue(stream: bool) -> None:
 
 def _num_open(one: Stage) -> int:
     """Sequences in the engine, after giving it the step that lets it take commands."""
-    if one.runner.waits:
+    if one.runner.stands:
         one.runner.give_step()
     stats = one.engine.stats()
     return sum(stats.num_running) + sum(stats.num_waiting)
