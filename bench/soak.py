@@ -109,12 +109,12 @@ def grown(samples: list[float]) -> float:
     return mean(samples[-fifth:]) / mean(samples[2 * fifth : 3 * fifth]) - 1
 
 
-async def soak(minutes: float, callers: int) -> dict[str, Any]:
+async def soak(minutes: float, callers: int, num_kv_blocks: int) -> dict[str, Any]:
     """Run the load and return what was seen."""
     loop = asyncio.get_running_loop()
     samples: dict[str, list[float]] = {}
     seen: Counter[str] = Counter()
-    async with Stack("qos") as stack:
+    async with Stack("qos", settings={"engine.num_kv_blocks": num_kv_blocks}) as stack:
         until = loop.time() + 60 * minutes
         tasks = [
             asyncio.create_task(caller(stack.url, seed, until, seen)) for seed in range(callers)
@@ -141,8 +141,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--callers", type=int, default=24)
+    # Small, so that all of the pool's memory is touched early and does not look like growth.
+    parser.add_argument("--num-kv-blocks", type=int, default=1024)
     arguments = parser.parse_args()
-    result = asyncio.run(soak(arguments.minutes, arguments.callers))
+    result = asyncio.run(soak(arguments.minutes, arguments.callers, arguments.num_kv_blocks))
     sys.stdout.write(json.dumps(result, indent=2) + "\n")
     leaks = bool(result["not_idle"]) or any(g > GROWTH for g in result["growth"].values())
     sys.exit(1 if leaks else 0)

@@ -24,8 +24,12 @@ def steps_until_idle(one: Stage) -> int:
             given += 1
             assert given < 100, "the engine goes on for a client that has left"
             one.runner.give_step()
-            one.until(lambda: one.runner.stands or one.idle)
+            one.until(lambda: _settled(one))
     return given
+
+
+def _settled(one: Stage) -> bool:
+    return one.runner.stands or one.idle
 
 
 @pytest.mark.parametrize("stream", [True, False])
