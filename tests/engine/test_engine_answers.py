@@ -1,4 +1,4 @@
-"""How does an answer end, and what is refused?"""
+"""How does an answer end, what is told about it, and what is refused?"""
 
 from typing import Any
 
@@ -183,3 +183,24 @@ def test_alone_is_what_it_says() -> None:
     """The reference itself: pure in the prompt, different for different prompts."""
     assert alone(request("a", 30, 20)) == alone(request("b", 30, 20))
     assert alone(request("a", 30, 20)) != alone(request("a", 31, 20))
+
+
+def test_the_wait_for_a_slot_and_the_preemptions_are_told() -> None:
+    tiny = Tiny(max_num_seqs=1, scheduling_policy="fcfs")
+    for name in ("first", "second"):
+        tiny.add(request(name, 20, 4, rank=BULK))
+    tiny.run()
+    first, second = tiny.whole("first"), tiny.whole("second")
+    assert first.queue_s == 0.0
+    assert second.queue_s >= 0.04
+    assert (first.num_preemptions, second.num_preemptions) == (0, 0)
+
+
+def test_preemptions_are_counted_by_request() -> None:
+    tiny = Tiny(max_num_seqs=1)
+    tiny.add(request("bulk", 20, 8, rank=BULK))
+    tiny.step()
+    tiny.add(request("urgent", 4, 2, rank=CRITICAL))
+    tiny.run()
+    assert tiny.whole("bulk").num_preemptions == 1
+    assert tiny.whole("urgent").num_preemptions == 0

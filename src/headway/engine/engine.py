@@ -191,6 +191,7 @@ class LLMEngine:
             seed=self._random.getrandbits(62) if seed is None else seed + index,
             max_tokens=max_tokens,
             token_ids=list(request.prompt_token_ids),
+            arrived_s=now,
         )
 
     def _key(self, request: EngineRequest, now: float) -> float:
@@ -295,6 +296,8 @@ class LLMEngine:
             num_prompt_tokens=len(live.request.prompt_token_ids),
             num_cached_tokens=live.sequences[0].num_cached,
             num_output_tokens=sum(s.num_output_tokens for s in live.sequences),
+            queue_s=live.sequences[0].queue_s,
+            num_preemptions=sum(s.preemptions for s in live.sequences),
         )
 
     # -- watching -------------------------------------------------------------------------------

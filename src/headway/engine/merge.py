@@ -24,6 +24,8 @@ def merge_outputs(outputs: Sequence[RequestOutput]) -> RequestOutput:
         num_prompt_tokens=latest.num_prompt_tokens,
         num_cached_tokens=latest.num_cached_tokens,
         num_output_tokens=latest.num_output_tokens,
+        queue_s=latest.queue_s,
+        num_preemptions=latest.num_preemptions,
     )
 
 

@@ -66,6 +66,10 @@ class RequestOutput:
     """Prompt tokens that the prefix cache spared."""
     num_output_tokens: int
     """Tokens generated so far, over all choices."""
+    queue_s: float = 0.0
+    """Seconds from arrival until it first got blocks."""
+    num_preemptions: int = 0
+    """How often it lost its blocks so far, over all choices."""
 
 
 @dataclass(frozen=True, slots=True)

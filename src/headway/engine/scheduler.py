@@ -157,7 +157,7 @@ class Scheduler:
             recent=frozenset(recent),
         )
         plan = plan_step(step, self.limits)
-        self._apply(plan)
+        self._apply(plan, now)
         self._step += 1
         self._count(plan)
         slices = tuple(self._slice(item) for item in plan.items)
@@ -175,7 +175,7 @@ class Scheduler:
             protected=sequence.preemptions >= self._max_preemptions,
         )
 
-    def _apply(self, plan: StepPlan) -> None:
+    def _apply(self, plan: StepPlan, now: float) -> None:
         """Preempt, then pin what admissions found computed, then take blocks.
 
         In this order nothing that was found is evicted for somebody else's growth.
@@ -184,7 +184,7 @@ class Scheduler:
             self._preempt(self._sequences[sequence_id])
         for item in plan.items:
             if item.is_admission:
-                self._admit(item)
+                self._admit(item, now)
         for item in plan.items:
             start = self._sequences[item.sequence_id].num_computed
             self.kv.grow(item.sequence_id, start, start + item.num_tokens)
@@ -203,7 +203,7 @@ class Scheduler:
         line.push(sequence)
         self._stats.num_preemptions += 1
 
-    def _admit(self, item: Item) -> None:
+    def _admit(self, item: Item, now: float) -> None:
         sequence = self._sequences[item.sequence_id]
         first_time = sequence.state is RequestState.WAITING
         self._move(sequence, Event.ADMIT)
@@ -222,6 +222,7 @@ class Scheduler:
         sequence.known_match = None
         if first_time:
             sequence.num_cached = item.num_cached
+            sequence.admitted_s = now
         sequence.overtaken = 0
         self._running[sequence.sequence_id] = sequence
         self._served[sequence.rank] += self._lines[sequence.rank].admitted(

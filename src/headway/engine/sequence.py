@@ -24,6 +24,9 @@ class Sequence:
     max_tokens: int
     token_ids: list[int]
     """Prompt, then output. Only ever appended to."""
+    arrived_s: float = 0.0
+    admitted_s: float | None = None
+    """When it first got blocks, on the clock of `arrived_s`."""
     state: RequestState = RequestState.WAITING
     num_computed: int = 0
     last_step: int = -1
@@ -49,6 +52,11 @@ class Sequence:
     def max_num_tokens(self) -> int:
         """Most tokens that need KV: the last one generated never does."""
         return self.num_prompt_tokens + self.max_tokens - 1
+
+    @property
+    def queue_s(self) -> float:
+        """Seconds from arrival to the first admission; 0 while it waits."""
+        return 0.0 if self.admitted_s is None else self.admitted_s - self.arrived_s
 
     @property
     def prompt_is_computed(self) -> bool:

@@ -15,6 +15,7 @@ class Timing:
         self._arrived = arrived
         self._latest: dict[tuple[int, int], float] = {}
         self._num_cached: dict[int, int] = {}
+        self._num_preemptions: dict[int, int] = {}
         self.times = RequestTimes(num_prompt_tokens=num_prompt_tokens, max_tokens=max_tokens)
 
     def note(self, prompt: int, output: RequestOutput) -> None:
@@ -23,6 +24,9 @@ class Timing:
         times = self.times
         self._num_cached[prompt] = output.num_cached_tokens
         times.num_cached_tokens = sum(self._num_cached.values())
+        times.queue_s = max(times.queue_s, output.queue_s)
+        self._num_preemptions[prompt] = output.num_preemptions
+        times.num_preemptions = sum(self._num_preemptions.values())
         for choice in output.choices:
             num_tokens = len(choice.token_ids)
             if num_tokens == 0:

@@ -23,6 +23,8 @@ TOKEN_BUCKETS = tuple(float(step * 10**power) for power in range(6) for step in 
 """vLLM's 1-2-5 steps, up to half a million tokens."""
 
 _LABELS = ("model_name", "engine")
+PREEMPTION_BUCKETS = (0, 1, 2, 3, 5, 10)
+
 _log = logging.getLogger(__name__)
 
 
@@ -59,6 +61,9 @@ class RequestTimes:
     max_tokens: int | None
     num_cached_tokens: int = 0
     num_generation_tokens: int = 0
+    queue_s: float = 0.0
+    """Arrival to the first step, of the prompt that waited longest."""
+    num_preemptions: int = 0
     first_token_s: float | None = None
     last_token_s: float | None = None
     gaps_s: list[tuple[float, int]] = field(default_factory=list)
@@ -93,6 +98,18 @@ class EngineMetrics:
         )
         self._latency = histogram(
             "vllm:e2e_request_latency_seconds", "Arrival to last token.", LATENCY_BUCKETS_S
+        )
+        self._queue = histogram(
+            "vllm:request_queue_time_seconds", "Arrival to first step.", LATENCY_BUCKETS_S
+        )
+        self._prefill = histogram(
+            "vllm:request_prefill_time_seconds", "First step to first token.", LATENCY_BUCKETS_S
+        )
+        self._inference = histogram(
+            "vllm:request_inference_time_seconds", "First step to last token.", LATENCY_BUCKETS_S
+        )
+        self._preemptions = histogram(
+            "vllm:request_num_preemptions", "Preemptions of a request.", PREEMPTION_BUCKETS
         )
         self._decode = histogram(
             "vllm:request_decode_time_seconds", "First token to last.", LATENCY_BUCKETS_S
@@ -145,6 +162,10 @@ class EngineMetrics:
         self._ttft.observe(first)
         self._latency.observe(last)
         self._decode.observe(last - first)
+        self._queue.observe(times.queue_s)
+        self._prefill.observe(max(0.0, first - times.queue_s))
+        self._inference.observe(max(0.0, last - times.queue_s))
+        self._preemptions.observe(times.num_preemptions)
         num_tokens = sum(num for _, num in times.gaps_s)
         if num_tokens > 0:
             self._tpot.observe(sum(seconds for seconds, _ in times.gaps_s) / num_tokens)
