@@ -12,7 +12,7 @@ MAX_N = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """Sampling of one request; names, meaning and ranges are vLLM's.
+    """Sampling of one request; names are vLLM's, ranges OpenAI's where it has the field.
 
     Raises InvalidRequestError, naming the field, for a value out of range.
     """
