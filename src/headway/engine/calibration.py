@@ -19,7 +19,7 @@ MEASURE_S = 2.0
 """After this many seconds a length is not measured more often than `MIN_REPEATS` times."""
 NOTICEABLE = 0.95
 """A step counts as faster than those before it from this share of their time on."""
-SHORTEST_STEPS_PER_TOKEN = 8.0
+SHORTEST_STEPS_PER_TOKEN = 13.0
 """A target below this many shortest steps per token leaves too little to share: of n such steps
 only 1 - 1/n is work that grows with the batch, so the rest of the machine would idle."""
 TTFT_SHARE = 0.2
