@@ -8,7 +8,10 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
+from headway.engine.engine import LLMEngine
 from headway.engine.model_source import resolve_model
+from headway.engine.options import EngineOptions
+from headway.engine.sampling_params import SamplingParams
 from headway.engine.tokenizer import load_tokenizer
 from headway.engine.torch_runner import TorchRunner, load_runner
 from tests.engine.sequences import TestSequence, run, sequences_for, step
@@ -164,3 +167,73 @@ def test_bfloat16_stays_close() -> None:
     shared = exact.keys() & rough.keys()
     assert len(shared) >= 4
     assert all(abs(exact[token] - rough[token]) < 0.15 for token in shared)
+
+
+GREEDY = SamplingParams(temperature=0.0, max_tokens=NUM_TOKENS, ignore_eos=True)
+
+
+def engine_of(runner: TorchRunner, **settings: Any) -> LLMEngine:
+    """An engine around the model, without calibration, so that its plans are the same each time."""
+    tokenizer = load_tokenizer(resolve_model("smollm2-135m"))
+    return LLMEngine.from_parts(runner, tokenizer, EngineOptions(calibrate=False, **settings))
+
+
+def collect(engine: LLMEngine, tokens: dict[str, list[int]]) -> None:
+    """Run a step and note what each request gained."""
+    for output in engine.step():
+        for choice in output.choices:
+            tokens.setdefault(output.request_id, []).extend(choice.token_ids)
+    engine.check_integrity()
+
+
+def finish(engine: LLMEngine, tokens: dict[str, list[int]]) -> None:
+    """Run to the end and check that nothing is left (I0)."""
+    while engine.has_unfinished():
+        collect(engine, tokens)
+    assert engine.stats().num_held_blocks == 0
+
+
+@pytest.mark.parametrize("caching", [True, False])
+def test_the_engine_draws_the_same_batched_twice(
+    runner: TorchRunner, prompts: list[list[int]], alone: list[list[int]], caching: bool
+) -> None:
+    """All at once over chunks of 64, then again: with the cache on, the second time is hits."""
+    engine = engine_of(runner, enable_prefix_caching=caching, max_num_batched_tokens=64)
+    for turn in range(2):
+        tokens: dict[str, list[int]] = {}
+        for index, prompt in enumerate(prompts):
+            engine.add_request(f"{turn}/{index}", prompt, GREEDY, tier=index % 3)
+        finish(engine, tokens)
+        assert [tokens[f"{turn}/{index}"] for index in range(len(prompts))] == alone
+    assert (engine.stats().num_prefix_hits > 0) is caching
+
+
+@pytest.mark.parametrize("caching", [True, False])
+@pytest.mark.parametrize("moment", ["prefill", "first token", "mid-decode"])
+def test_the_engine_draws_the_same_when_preempted(
+    runner: TorchRunner,
+    prompts: list[list[int]],
+    alone: list[list[int]],
+    moment: str,
+    caching: bool,
+) -> None:
+    """With one slot, a critical request takes it from each prompt at the moment named."""
+    chunk = 4 if moment == "prefill" else 64
+    engine = engine_of(
+        runner, enable_prefix_caching=caching, max_num_batched_tokens=chunk, max_num_seqs=1
+    )
+    for index, prompt in enumerate(prompts):
+        until = {"prefill": 0, "first token": 1, "mid-decode": 3}[moment]
+        if moment == "prefill" and len(prompt) <= chunk:
+            continue
+        tokens: dict[str, list[int]] = {}
+        engine.add_request("bulk", prompt, GREEDY, tier="bulk")
+        collect(engine, tokens)
+        while len(tokens.get("bulk", [])) < until:
+            collect(engine, tokens)
+        assert len(tokens.get("bulk", [])) == until
+        preemptions = engine.stats().num_preemptions
+        engine.add_request("critical", prompts[0], GREEDY, tier="critical")
+        finish(engine, tokens)
+        assert engine.stats().num_preemptions == preemptions + 1
+        assert tokens == {"bulk": alone[index], "critical": alone[0]}
