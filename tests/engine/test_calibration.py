@@ -101,11 +101,11 @@ def test_one_token_that_took_as_long_as_all_tells_nothing() -> None:
 
 def test_a_fast_machine_keeps_the_configured_targets() -> None:
     """And a step takes at most the time of a token, or a fifth of the time to the first."""
-    critical, normal, bulk = tier_budgets(StepTime(0.004, 0.0001), Tiers())
+    critical, normal, bulk = tier_budgets(StepTime(0.002, 0.0001), Tiers())
     assert critical.target == Tiers().by_rank(0).target
-    assert critical.active_budget == pytest.approx((0.05 - 0.004) / 0.0001, abs=1)
-    assert critical.recent_budget == pytest.approx((0.1 - 0.004) / 0.0001, abs=1)
-    assert normal.active_budget == pytest.approx((0.1 - 0.004) / 0.0001, abs=1)
+    assert critical.active_budget == pytest.approx((0.05 - 0.002) / 0.0001, abs=1)
+    assert critical.recent_budget == pytest.approx((0.1 - 0.002) / 0.0001, abs=1)
+    assert normal.active_budget == pytest.approx((0.1 - 0.002) / 0.0001, abs=1)
     assert (bulk.active_budget, bulk.recent_budget) == (None, None)
 
 
