@@ -27,7 +27,8 @@ from headway.gateway.fake_node import FakeNode
 
 LOAD = Load(
     bulk=Shape(tier="bulk", num_prompt_tokens=40, num_output_tokens=8),
-    critical=Shape(tier="critical", num_prompt_tokens=8, num_output_tokens=4),
+    # Long enough that two random texts are never the same: a word counts as several tokens here.
+    critical=Shape(tier="critical", num_prompt_tokens=40, num_output_tokens=4),
     bulk_callers=2,
     critical_every_s=0.03,
     duration_s=0.3,
