@@ -1,0 +1,1 @@
+"""What would happen? The same core under virtual time, on engines made of a cost model."""
