@@ -1,109 +1,14 @@
 """Are the books kept right: shares, seniority, counts?"""
 
 from collections import Counter
-from itertools import count
 
 from headway.core.request import RequestState
-from headway.core.step import StepLimits, TierLimits
-from headway.engine.request import EngineRequest, FinishReason
-from headway.engine.runner import SampledToken, StepResult
-from headway.engine.sampling_params import SamplingParams
-from headway.engine.scheduler import FLOOR_QUANTUM, ScheduledStep, Scheduler
+from headway.core.step import TierLimits
+from headway.engine.request import FinishReason
+from headway.engine.runner import StepResult
+from headway.engine.scheduler import FLOOR_QUANTUM
 from headway.engine.sequence import Sequence
-from headway.engine.stats import EngineStats
-from headway.kv.cache import KVCache
-
-BUDGET = 64
-
-
-class Drive:
-    """A scheduler whose every step succeeds, and what each rank and tenant was served."""
-
-    def __init__(
-        self,
-        tiers: tuple[TierLimits, ...],
-        *,
-        num_blocks: int = 4096,
-        slots: int = 64,
-        caching: bool = False,
-    ) -> None:
-        limits = StepLimits(slots, BUDGET, tiers)
-        self.kv = KVCache(num_blocks, 16, enable_prefix_caching=caching)
-        self.stats = EngineStats(max_num_seqs=slots, num_blocks=num_blocks, block_size=16)
-        self.scheduler = Scheduler(
-            self.kv,
-            limits,
-            frozenset([0]),
-            self.stats,
-            num_ranks=len(tiers),
-            fcfs=False,
-            max_preemptions=3,
-        )
-        self.sequences: dict[str, Sequence] = {}
-        self.serial = count()
-        self.service: list[list[float]] = []
-        """By step and rank, in prices."""
-        self.by_tenant: Counter[str] = Counter()
-
-    def add(
-        self, rank: int, size: int, length: int, tenant: str = "", weight: float = 1.0
-    ) -> Sequence:
-        """Let one sequence wait."""
-        number = next(self.serial)
-        wanted = EngineRequest(
-            request_id=f"r{number}",
-            prompt_token_ids=(1,) * size,
-            params=SamplingParams(max_tokens=length, ignore_eos=True),
-            rank=rank,
-            tenant=tenant,
-            weight=weight,
-        )
-        sequence = Sequence(
-            sequence_id=f"r{number}/0",
-            request=wanted,
-            index=0,
-            rank=rank,
-            arrival=number,
-            key=float(number),
-            seed=0,
-            max_tokens=length,
-            token_ids=[1] * size,
-        )
-        self.sequences[sequence.sequence_id] = sequence
-        self.scheduler.add([sequence], 0.0)
-        return sequence
-
-    def step(self) -> ScheduledStep:
-        """Run a step."""
-        step = self.scheduler.schedule(0.0)
-        assert step is not None
-        served = [0.0] * len(self.scheduler.limits.tiers)
-        sampled = {}
-        for computed in step.slices:
-            sequence = self.sequences[computed.sequence_id]
-            is_decode = computed.start >= sequence.num_prompt_tokens
-            cost = 2.0 if is_decode else float(computed.end - computed.start)
-            served[sequence.rank] += cost
-            self.by_tenant[sequence.request.tenant] += int(cost)
-            if computed.sample:
-                sampled[computed.sequence_id] = SampledToken(1)
-        self.service.append(served)
-        self.scheduler.update(step, StepResult(sampled))
-        self.scheduler.check_integrity()
-        return step
-
-    def keep_waiting(self, rank: int, size: int, length: int, tenant: str = "") -> None:
-        """Add requests of a tenant until three wait."""
-        waiting = [
-            s
-            for s in self.sequences.values()
-            if s.state is RequestState.WAITING and (s.rank, s.request.tenant) == (rank, tenant)
-        ]
-        for _ in range(3 - len(waiting)):
-            self.add(rank, size, length, tenant)
-        finished = [i for i, s in self.sequences.items() if s.state is RequestState.FINISHED]
-        for sequence_id in finished:
-            del self.sequences[sequence_id]
+from tests.engine.drive import BUDGET, Drive
 
 
 def test_g1_each_floor_is_kept_in_every_window() -> None:

@@ -148,20 +148,23 @@ class Scheduler:
         """Plan a step and make the KV cache ready for it; None: there is nothing to do."""
         if not self._sequences:
             return None
+        plan = plan_step(self.step_input(now), self.limits)
+        self._apply(plan, now)
+        self._step += 1
+        self._count(plan)
+        slices = tuple(self._slice(item) for item in plan.items)
+        return ScheduledStep(plan, slices, tuple(self.kv.take_copies()))
+
+    def step_input(self, now: float) -> StepInput:
+        """Return what a step planned now looks at; changes nothing."""
         recent = (rank for rank, at in enumerate(self._last_arrival) if now - at < RECENT_S)
-        step = StepInput(
+        return StepInput(
             residents=tuple(self._resident(sequence) for sequence in self._running.values()),
             waiting=self._lines,
             memory=KVView(self.kv, self._sequences, self._groups),
             owed=self._floors.owed(),
             recent=frozenset(recent),
         )
-        plan = plan_step(step, self.limits)
-        self._apply(plan, now)
-        self._step += 1
-        self._count(plan)
-        slices = tuple(self._slice(item) for item in plan.items)
-        return ScheduledStep(plan, slices, tuple(self.kv.take_copies()))
 
     def _resident(self, sequence: Sequence) -> Resident:
         return Resident(
