@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 
 from headway.core.step import Match
+from headway.engine.kv_blocks import KVBlocks
 from headway.engine.sequence import Sequence
-from headway.kv.cache import KVCache
 
 
 class KVView:
@@ -14,7 +14,7 @@ class KVView:
 
     def __init__(
         self,
-        kv: KVCache,
+        kv: KVBlocks,
         sequences: Mapping[str, Sequence],
         siblings: Mapping[str, Seq[Sequence]],
     ) -> None:

@@ -1,5 +1,6 @@
 """What does the engine know of a request, and what does it answer?"""
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -11,7 +12,8 @@ class EngineRequest:
     """One request as the engine takes it. `rank` is the tier's urgency, 0 is most urgent."""
 
     request_id: str
-    prompt_token_ids: tuple[int, ...]
+    prompt_token_ids: Seq[int]
+    """Not changed by anybody as long as the request lives."""
     params: SamplingParams
     rank: int = 1
     tenant: str = ""

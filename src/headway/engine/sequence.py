@@ -1,5 +1,6 @@
 """What is known of one sequence while it is in the engine?"""
 
+from collections.abc import MutableSequence
 from dataclasses import dataclass, field
 
 from headway.core.request import RequestState
@@ -22,7 +23,7 @@ class Sequence:
     """Static order inside the tenant; the smallest goes first."""
     seed: int
     max_tokens: int
-    token_ids: list[int]
+    token_ids: MutableSequence[int]
     """Prompt, then output. Only ever appended to."""
     arrived_s: float = 0.0
     admitted_s: float | None = None
