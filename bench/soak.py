@@ -109,6 +109,12 @@ def grown(samples: list[float]) -> float:
     return mean(samples[-fifth:]) / mean(samples[2 * fifth : 3 * fifth]) - 1
 
 
+def tenths(samples: list[float]) -> list[int]:
+    """Return the mean of each tenth of the run."""
+    size = max(1, len(samples) // 10)
+    return [round(mean(samples[i : i + size])) for i in range(0, len(samples), size)][:10]
+
+
 async def soak(minutes: float, callers: int, num_kv_blocks: int) -> dict[str, Any]:
     """Run the load and return what was seen."""
     loop = asyncio.get_running_loop()
@@ -131,6 +137,7 @@ async def soak(minutes: float, callers: int, num_kv_blocks: int) -> dict[str, An
         "callers": callers,
         "requests": dict(seen),
         "memory_mib": {name: [round(s[0]), round(s[-1])] for name, s in samples.items()},
+        "memory_by_tenth_mib": {name: tenths(s) for name, s in samples.items()},
         "growth": {name: round(grown(s), 4) for name, s in samples.items()},
         "not_idle": busy,
     }
