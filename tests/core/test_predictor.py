@@ -56,3 +56,39 @@ def test_i11_more_work_never_takes_less_time(
 def test_a_coefficient_is_a_number_of_at_least_zero(value: float) -> None:
     with pytest.raises(ValueError, match="decode_context_s"):
         StepCoefficients(0.01, decode_context_s=value)
+
+
+@given(
+    COEFFICIENTS,
+    st.floats(0, 10, allow_nan=False),
+    st.integers(0, 4096),
+    st.integers(0, 600),
+    st.booleans(),
+)
+def test_i11_a_chunk_is_the_largest_that_fits(
+    coefficients: StepCoefficients, seconds: float, context: int, most: int, begun: bool
+) -> None:
+    num_tokens = coefficients.tokens_within(seconds, context, most, begun=begun)
+    assert 0 <= num_tokens <= most
+    if num_tokens > 0:
+        assert coefficients.slice_s(num_tokens, context, begun=begun) <= seconds
+    if num_tokens < most:
+        assert coefficients.slice_s(num_tokens + 1, context, begun=begun) > seconds
+
+
+@given(COEFFICIENTS, PREFILLS, st.integers(0, 4096), st.integers(1, 300), st.integers(2, 300))
+def test_what_a_slice_adds_is_the_difference_it_makes(
+    coefficients: StepCoefficients,
+    prefills: list[tuple[int, int]],
+    context: int,
+    first: int,
+    second: int,
+) -> None:
+    before = features_of(prefills, [])
+    after = before.plus(first, context)
+    added = coefficients.time_s(after) - coefficients.time_s(before)
+    assert added == pytest.approx(coefficients.slice_s(first, context), rel=1e-6, abs=1e-6)
+    longer = before.plus_prefill(first + second, context)
+    whole = coefficients.time_s(longer) - coefficients.time_s(before.plus_prefill(first, context))
+    rest = coefficients.slice_s(second, context + first, begun=True)
+    assert rest == pytest.approx(whole, rel=1e-6, abs=1e-6)

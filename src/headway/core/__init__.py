@@ -19,6 +19,9 @@ What waits in one tier, in which order does it leave?   ``lane.py``         `Que
 Does anything leave now, and if not, when?              ``dispatch.py``     `Dispatch`, `WaitUntil`
                                                                             or `Idle`
 What does this step compute?                            ``batching.py``     step plan
+How long will this step take?                           ``predictor.py``    seconds
+Which coefficients explain the times that were          ``step_fit.py``     coefficients
+measured?
 Who gives way?                                          ``preemption.py``   victim
 Which item comes first, if items leave from the middle? ``heap.py``         item
 Which state may follow which?                           ``request.py``      table

@@ -5,8 +5,18 @@ through them, and the attention of each token to those before it (QoServe, ASPLO
 arXiv 2512.12928, reaches 4.5 % mean error with as many).
 """
 
-from dataclasses import dataclass, fields, replace
-from math import isfinite
+from dataclasses import astuple, dataclass, fields, replace
+from math import exp, hypot, isfinite, log, sqrt
+
+from headway.core.step_fit import CoefficientFit
+
+TYPICAL_STEP = (1.0, 256.0, 32.0, 2.0, 16_384.0, 2_048.0, 131_072.0)
+"""The features of a large step, in the order of the coefficients: they only scale the fit."""
+LATE_RATE = 0.02
+"""Share of steps that may take longer than the guarded prediction."""
+SAFETY_STEP = 0.05
+"""How fast the safety factor follows, in its logarithm per step."""
+START_SAFETY, MAX_SAFETY = 1.2, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,17 @@ class StepFeatures:
             prefill_work=self.prefill_work + num_tokens * (context + num_tokens / 2),
         )
 
+    def plus(self, num_tokens: int, context: int) -> "StepFeatures":
+        """Return the features with more of a sequence: one token is a decode, more a prefill."""
+        if num_tokens == 1:
+            return self.plus_decode(context)
+        return self.plus_prefill(num_tokens, context)
+
+    @property
+    def row(self) -> tuple[float, ...]:
+        """The values in the order of the coefficients, 1 for the base."""
+        return 1.0, *astuple(self)
+
 
 @dataclass(frozen=True, slots=True)
 class StepCoefficients:
@@ -73,3 +94,67 @@ class StepCoefficients:
             + self.prefill_context_s * features.prefill_context
             + self.prefill_work_s * features.prefill_work
         )
+
+    def slice_s(self, num_tokens: int, context: int, *, begun: bool = False) -> float:
+        """Return the seconds that `num_tokens` of a sequence add after `context` computed ones.
+
+        `begun`: an earlier part of it is in the step, so what it costs once is counted.
+        """
+        if num_tokens == 1 and not begun:
+            return self.token_s + self.decode_s + self.decode_context_s * context
+        seconds = num_tokens * (self.token_s + self.prefill_work_s * (context + num_tokens / 2))
+        return seconds if begun else seconds + self.prefill_s + self.prefill_context_s * context
+
+    def tokens_within(self, seconds: float, context: int, most: int, *, begun: bool = False) -> int:
+        """Return the largest n up to `most` with `slice_s(n, context) <= seconds`; 0: none."""
+        if most <= 0 or seconds < 0:
+            return 0
+        if self.slice_s(most, context, begun=begun) <= seconds:
+            return most
+        left = seconds if begun else seconds - self.prefill_s - self.prefill_context_s * context
+        linear = self.token_s + self.prefill_work_s * context
+        root = hypot(linear, sqrt(2 * self.prefill_work_s * max(0.0, left)))
+        divisor = linear + root
+        n = 0 if divisor <= 0 or left < 0 else min(most, int(2 * left / divisor))
+        while n > 0 and self.slice_s(n, context, begun=begun) > seconds:
+            n -= 1
+        while n < most and self.slice_s(n + 1, context, begun=begun) <= seconds:
+            n += 1
+        return n
+
+
+class StepTimePredictor:
+    """Predicts steps, and learns from each. Deterministic; about 50 microseconds a step.
+
+    The safety factor follows the quantile of actual over predicted time of which `LATE_RATE` of
+    all steps are beyond, whatever the errors are like (adaptive conformal inference, Gibbs and
+    Candes, 2021). Raises ValueError for a prior by which steps take no time.
+    """
+
+    def __init__(self, prior: StepCoefficients) -> None:
+        self._fit = CoefficientFit(astuple(prior), TYPICAL_STEP)
+        self.coefficients = prior
+        self._log_safety = log(START_SAFETY)
+
+    @property
+    def safety(self) -> float:
+        """What predictions are multiplied by to be exceeded rarely: 1 to `MAX_SAFETY`."""
+        return exp(self._log_safety)
+
+    def predict(self, features: StepFeatures) -> float:
+        """Return the seconds that the step will take, on average."""
+        return self.coefficients.time_s(features)
+
+    def guarded(self, features: StepFeatures) -> float:
+        """Return the seconds that only `LATE_RATE` of such steps exceed."""
+        return self.safety * self.predict(features)
+
+    def observe(self, features: StepFeatures, actual_s: float) -> None:
+        """Learn from a step. Times that are no time (0, not finite) are ignored."""
+        if not (isfinite(actual_s) and actual_s > 0):
+            return
+        late = actual_s > self.guarded(features)
+        log_safety = self._log_safety + SAFETY_STEP * (late - LATE_RATE)
+        self._log_safety = min(max(log_safety, 0.0), log(MAX_SAFETY))
+        if self._fit.learn(features.row, actual_s):
+            self.coefficients = StepCoefficients(*self._fit.coefficients)
