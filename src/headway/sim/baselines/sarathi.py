@@ -1,0 +1,130 @@
+"""What does Sarathi-Serve do?
+
+Stall-free batching (OSDI'24): the decodes of all, then chunks of the prefills that have started,
+then new ones, together at most `chunk_size` tokens. A prompt gets all its blocks at admission,
+which leaves 1 % of the pool free; a decode that finds no block preempts the last of the running.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import cast
+
+from headway.core.heap import IndexedHeap
+from headway.errors import ConfigError
+from headway.sim.baselines.books import Books, Planned, Sequence
+from headway.sim.scheduler import Emission, PolicySetup, SchedulerStats, SimRequest, SimStep
+
+CHUNK_SIZE = 512
+"""Default of the knob `chunk_size`: most tokens in a step."""
+WATERMARK = 0.01
+"""Share of the blocks that an admission leaves free, unless nobody runs."""
+
+
+class SarathiScheduler:
+    """One Sarathi-Serve engine. `urgency` says who is before whom; equals go by arrival.
+
+    With `urgency` the same for all, whatever has started is before whatever waits.
+    """
+
+    def __init__(self, setup: PolicySetup, urgency: Callable[[SimRequest], float]) -> None:
+        chunk_size = int(setup.knobs.get("chunk_size", CHUNK_SIZE))
+        if chunk_size < 1:
+            raise ConfigError("policy.chunk_size", f"must be at least 1, got {chunk_size}")
+        self._chunk_size = min(chunk_size, setup.shape.max_num_batched_tokens)
+        # No decode is ever left out, so no more may run than a step has tokens.
+        max_num_seqs = min(setup.shape.max_num_seqs, self._chunk_size)
+        shape = replace(setup.shape, max_num_seqs=max_num_seqs)
+        self._books = Books(shape, len(setup.tiers))
+        self._watermark = int(WATERMARK * shape.num_blocks)
+        self._urgency = urgency
+        self._waiting: IndexedHeap[Sequence] = IndexedHeap()
+
+    def add(self, request: SimRequest, now: float) -> None:
+        """See `StepScheduler`."""
+        self._wait(self._books.enter(request))
+
+    def _wait(self, sequence: Sequence) -> None:
+        self._waiting.push(sequence, *self._place(sequence))
+
+    def _place(self, sequence: Sequence) -> tuple[float, int]:
+        return self._urgency(sequence.request), sequence.order
+
+    def abort(self, request_id: str) -> None:
+        """See `StepScheduler`."""
+        sequence = self._books.sequences.get(request_id)
+        if sequence is not None:
+            self._waiting.remove(sequence)
+            self._books.leave(sequence)
+
+    def plan(self, now: float) -> SimStep | None:
+        """See `StepScheduler`."""
+        planned: Planned = {}
+        started = self._plan_decodes(planned)
+        self._plan_prefills(planned, started)
+        return self._books.step(planned, self._chunk_size)
+
+    def _plan_decodes(self, planned: Planned) -> deque[Sequence]:
+        """Plan all decodes; return the prefills that have started, in order."""
+        books = self._books
+        running = deque(sorted(books.running.values(), key=self._place))
+        started: deque[Sequence] = deque()
+        while running:
+            sequence = running.popleft()
+            if sequence.num_left > 1:
+                started.append(sequence)
+                continue
+            while books.lacks(sequence, sequence.num_tokens):
+                victim = running.pop() if running else sequence
+                books.preempt(victim)
+                self._wait(victim)
+                if victim is sequence:
+                    break
+            else:
+                books.grow(sequence, sequence.num_tokens)
+                planned[sequence] = 1
+        return started
+
+    def _plan_prefills(self, planned: Planned, started: deque[Sequence]) -> None:
+        """Fill up with prefills, waiting ones until the first that does not fit."""
+        left = self._chunk_size - len(planned)
+        head = self._waiting.peek()
+        while left > 0 and (started or head):
+            if head is None or (started and self._place(started[0]) < head[:2]):
+                sequence = started.popleft()
+            elif self._try_to_admit(head[2]):
+                sequence = head[2]
+                head = self._waiting.peek()
+            else:
+                head = None
+                continue
+            planned[sequence] = min(sequence.num_left, left)
+            left -= planned[sequence]
+
+    def _try_to_admit(self, sequence: Sequence) -> bool:
+        books = self._books
+        left = books.free_blocks - books.blocks(sequence.num_tokens)
+        if not books.has_slot or left < (self._watermark if books.running else 0):
+            return False
+        self._waiting.remove(sequence)
+        books.admit(sequence)
+        books.grow(sequence, sequence.num_tokens)
+        return True
+
+    def done(self, step: SimStep, now: float, step_s: float) -> Seq[Emission]:
+        """See `StepScheduler`."""
+        return self._books.settle(cast(Planned, step.token))
+
+    def stats(self) -> SchedulerStats:
+        """See `StepScheduler`."""
+        return self._books.stats()
+
+    def check_integrity(self) -> None:
+        """See `StepScheduler`."""
+        self._books.check_integrity([sequence for _, _, sequence in self._waiting.in_order()])
+
+
+def new_sarathi(setup: PolicySetup) -> SarathiScheduler:
+    """Return Sarathi-Serve, first come, first served."""
+    return SarathiScheduler(setup, lambda request: 0.0)
