@@ -13,7 +13,7 @@ from headway.core.heap import IndexedHeap
 from headway.core.service import ServiceLedger
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Queued:
     tenant: str
     cost: float
@@ -24,7 +24,8 @@ class FairQueue:
     """The requests waiting in one tier. Every change costs O(log n).
 
     `pop` charges nothing. Service that was given is counted with `charge`, a prediction with
-    `reserve` until `release`.
+    `reserve` until `release`; `send` and `settle` are both at once. Everything that takes a weight
+    raises ValueError for one not above 0.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class FairQueue:
     ) -> None:
         """Queue a request; inside its tenant the order is by `key`, then by arrival.
 
-        Raises ValueError for a known id, a weight not above 0 or a negative cost.
+        Raises ValueError for a known id or a negative cost.
         """
         if request_id in self._queued:
             raise ValueError(f"{request_id} waits already")
@@ -88,40 +89,46 @@ class FairQueue:
             self.remove(request_id)
         return request_id
 
+    def send(self) -> str | None:
+        """Take out the next request and reserve its cost until `settle`; return it, or None."""
+        request_id = self.peek()
+        if request_id is not None:
+            self._service.advance(self._next_tenant())
+            queued = self._take(request_id)
+            self._service.reserve(request_id, queued.tenant, queued.cost / queued.weight)
+            self._place(queued.tenant)
+        return request_id
+
     def remove(self, request_id: str) -> bool:
         """Take out a request, wherever it stands; return whether it was waiting."""
-        queued = self._queued.pop(request_id, None)
-        if queued is None:
+        if request_id not in self._queued:
             return False
-        self._lines[queued.tenant].remove(request_id)
+        self._place(self._take(request_id).tenant)
+        return True
+
+    def _take(self, request_id: str) -> _Queued:
+        queued = self._queued.pop(request_id)
+        line = self._lines[queued.tenant]
+        line.remove(request_id)
         # Sums of floats do not cancel exactly; an empty sum is exactly 0.
         self.queued_cost = self.queued_cost - queued.cost if self._queued else 0.0
-        if self._lines[queued.tenant]:
-            self._place(queued.tenant)
-        else:
+        if not line:
             del self._lines[queued.tenant]
             self._tenants.remove(queued.tenant)
             self._service.end_waiting(queued.tenant)
-        return True
+        return queued
 
     def charge(self, tenant: str, cost: float, weight: float = 1.0) -> None:
-        """Count service given to the tenant; a negative cost is a refund.
-
-        Raises ValueError for a weight not above 0.
-        """
-        if not weight > 0:
-            raise ValueError(f"weight must be above 0, got {weight}")
-        self._service.charge(tenant, cost / weight)
+        """Count service given to the tenant; a negative cost is a refund."""
+        self._service.charge(tenant, _by_weight(cost, weight))
         self._place(tenant)
 
     def reserve(self, request_id: str, tenant: str, cost: float, weight: float = 1.0) -> None:
         """Count the predicted cost of a request under way until `release`.
 
-        Raises ValueError when it has a reservation, or for a weight not above 0.
+        Raises ValueError when it has a reservation.
         """
-        if not weight > 0:
-            raise ValueError(f"weight must be above 0, got {weight}")
-        self._service.reserve(request_id, tenant, cost / weight)
+        self._service.reserve(request_id, tenant, _by_weight(cost, weight))
         self._place(tenant)
 
     def release(self, request_id: str) -> bool:
@@ -130,6 +137,13 @@ class FairQueue:
         if tenant is not None:
             self._place(tenant)
         return tenant is not None
+
+    def settle(self, request_id: str, tenant: str, cost: float, weight: float = 1.0) -> None:
+        """Replace the reservation of a request, if it has one, by the service it was given."""
+        amount = _by_weight(cost, weight)
+        self._service.release(request_id)
+        self._service.charge(tenant, amount)
+        self._place(tenant)
 
     def in_order(self) -> Iterator[str]:
         """Yield requests in the order of popping, were each charged its cost when popped.
@@ -176,3 +190,9 @@ class FairQueue:
         for heap in (self._tenants, *self._lines.values()):
             heap.check_integrity()
         self._service.check_integrity()
+
+
+def _by_weight(cost: float, weight: float) -> float:
+    if not weight > 0:
+        raise ValueError(f"weight must be above 0, got {weight}")
+    return cost / weight

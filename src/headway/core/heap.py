@@ -73,23 +73,24 @@ class IndexedHeap(Generic[Item]):
 
     def _place(self, entry: tuple[float, int, Item], position: int) -> None:
         """Put `entry` where it belongs, starting from the free place at `position`."""
-        entries = self._entries
-        while position > 0 and entry < entries[parent := (position - 1) // 2]:
-            self._set(position, entries[parent])
-            position = parent
+        entries, where = self._entries, self._position
+        while position > 0 and entry < (above := entries[(position - 1) >> 1]):
+            entries[position] = above
+            where[above[2]] = position
+            position = (position - 1) >> 1
         size = len(entries)
         while (child := 2 * position + 1) < size:
-            if child + 1 < size and entries[child + 1] < entries[child]:
+            below = entries[child]
+            if child + 1 < size and entries[child + 1] < below:
                 child += 1
-            if not entries[child] < entry:
+                below = entries[child]
+            if entry < below:
                 break
-            self._set(position, entries[child])
+            entries[position] = below
+            where[below[2]] = position
             position = child
-        self._set(position, entry)
-
-    def _set(self, position: int, entry: tuple[float, int, Item]) -> None:
-        self._entries[position] = entry
-        self._position[entry[2]] = position
+        entries[position] = entry
+        where[entry[2]] = position
 
     def check_integrity(self) -> None:
         """Raise AssertionError when order or positions are off. Linear; for tests."""

@@ -49,10 +49,11 @@ class Lane:
 
     def expires_at(self, entry: QueuedRequest) -> float | None:
         """Return when `entry` leaves the queue unserved: its deadline or the tier's time limit."""
-        limits = [] if entry.deadline is None else [entry.deadline]
-        if self.tier.queue_timeout_s is not None:
-            limits.append(entry.arrival + self.tier.queue_timeout_s)
-        return min(limits, default=None)
+        deadline, timeout_s = entry.deadline, self.tier.queue_timeout_s
+        if timeout_s is None:
+            return deadline
+        limit = entry.arrival + timeout_s
+        return limit if deadline is None else min(limit, deadline)
 
     def predicted_wait_s(
         self, entry: QueuedRequest, above_cost: float, rate: float | None
@@ -94,20 +95,16 @@ class Lane:
 
         Raises LookupError when nothing waits.
         """
-        request_id = self._queue.pop()
+        request_id = self._queue.send()
         if request_id is None:
             raise LookupError(f"nothing waits in tier {self.tier.name}")
-        entry = self._entries.pop(request_id)
         self._backlog.remove(request_id)
-        flow = self._flow(entry)
-        self._queue.reserve(request_id, flow.tenant, entry.cost, flow.weight)
-        return entry
+        return self._entries.pop(request_id)
 
     def settle(self, entry: QueuedRequest, cost_actual: float) -> None:
         """Replace the prediction of a sent request by its actual cost."""
         flow = self._flow(entry)
-        self._queue.release(entry.request_id)
-        self._queue.charge(flow.tenant, cost_actual, flow.weight)
+        self._queue.settle(entry.request_id, flow.tenant, cost_actual, flow.weight)
 
     def _flow(self, entry: QueuedRequest) -> QueuedRequest:
         return replace(entry, tenant="", weight=1.0) if self._single_flow else entry
