@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import typer
 
 from headway import __version__
-from headway.cli import bench_commands, check_config, demo, engine, gateway, serve
+from headway.cli import bench_commands, check_config, demo, engine, gateway, serve, simulate
 from headway.errors import ConfigError, HeadwayError, ModelLoadError
 
 EXIT_FAILED = 1
@@ -25,6 +25,7 @@ app.command("engine")(engine.engine)
 app.command("gateway")(gateway.gateway)
 app.command("check-config")(check_config.check_config)
 app.command("demo")(demo.demo)
+app.command("simulate")(simulate.simulate)
 app.add_typer(bench_commands.app, name="bench")
 
 

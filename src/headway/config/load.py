@@ -35,7 +35,7 @@ def load_config(
     """
     raw = {} if path is None else read_yaml(path)
     for key, value in overrides.items():
-        _override(raw, key, value)
+        override(raw, key, value)
     return parse_config(raw, environ=environ)
 
 
@@ -65,7 +65,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _override(raw: dict[str, Any], key: str, value: object) -> None:
+def override(raw: dict[str, Any], key: str, value: object) -> None:
+    """Set what a dotted path, as `gateway.port`, means. Raises ConfigError where that is a list."""
     section, _, name = key.partition(".")
     if not name:
         raw[section] = value
@@ -77,7 +78,7 @@ def _override(raw: dict[str, Any], key: str, value: object) -> None:
         raise ConfigError(key, f"cannot be set: `{section}` is a list in the file")
     if "." in name:
         current = dict(current)
-        _override(current, name, value)
+        override(current, name, value)
         raw[section] = current
     else:
         raw[section] = {**current, name: value}

@@ -1,5 +1,8 @@
 """Which policies can a simulation run, by name?"""
 
+from dataclasses import replace
+
+from headway.core.tier import Tiers
 from headway.errors import ConfigError
 from headway.sim.baselines.fcfs import new_fcfs
 from headway.sim.baselines.sarathi import new_sarathi
@@ -7,9 +10,12 @@ from headway.sim.baselines.sarathi_edf import new_sarathi_edf
 from headway.sim.baselines.static_partition import StaticPartition
 from headway.sim.baselines.vllm_priority import new_vllm_priority
 from headway.sim.baselines.vtc import new_vtc
+from headway.sim.headway_scheduler import HeadwayScheduler
 from headway.sim.scheduler import PolicySetup, SchedulerFactory, StepScheduler
 
 POLICIES: dict[str, SchedulerFactory] = {
+    "headway": HeadwayScheduler,
+    "strict": HeadwayScheduler,
     "fcfs": new_fcfs,
     "vllm-priority": new_vllm_priority,
     "sarathi": new_sarathi,
@@ -18,12 +24,26 @@ POLICIES: dict[str, SchedulerFactory] = {
     "vtc": new_vtc,
 }
 """Each makes the scheduler of one engine."""
+QUEUED_AT_GATEWAY = frozenset({"headway", "strict"})
+"""Policies with headway's gateway before the nodes; before others stands a plain balancer, that
+sends each request to the node with the fewest as it comes."""
 
 
 def new_scheduler(name: str, setup: PolicySetup) -> StepScheduler:
     """Return a new engine's scheduler. Raises ConfigError for a name that is not known."""
-    factory = POLICIES.get(name)
-    if factory is None:
+    check_policy(name)
+    return POLICIES[name](setup)
+
+
+def check_policy(name: str) -> None:
+    """Raise ConfigError for a name that is not known."""
+    if name not in POLICIES:
         known = ", ".join(POLICIES)
         raise ConfigError("policy", f"there is no policy {name!r}, only {known}")
-    return factory(setup)
+
+
+def tiers_under(name: str, tiers: Tiers) -> Tiers:
+    """Return the tiers as the policy sees them: `strict` guarantees nobody a floor."""
+    if name != "strict":
+        return tiers
+    return Tiers(tuple(replace(tier, floor=0.0) for tier in tiers.all))

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from headway.core.predictor import StepFeatures
 from headway.core.tier import Tiers
+from headway.sim.cost_model import A100_LLAMA3_8B
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,10 @@ class Emission:
 
     request_id: str
     finished: bool
+    num_cached_tokens: int = 0
+    """With the last token: how many of the prompt's tokens the prefix cache spared."""
+    num_preemptions: int = 0
+    """With the last token: how often the request lost its blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,8 @@ class PolicySetup:
     tiers: Tiers = field(default_factory=Tiers)
     knobs: dict[str, float] = field(default_factory=dict)
     """The policy's own settings, from the scenario's `[policy]`; every policy ignores others'."""
+    measure: Callable[[StepFeatures], float] = A100_LLAMA3_8B.time_s
+    """Times one step of an idle engine, in seconds: what an engine may try out at its start."""
 
 
 SchedulerFactory = Callable[[PolicySetup], StepScheduler]

@@ -1,0 +1,44 @@
+"""What is known of one request from its client's side?"""
+
+from dataclasses import dataclass
+
+from headway.core.outcome import Outcome
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Call:
+    """What a client sends, and what became of it. Times are virtual seconds."""
+
+    request_id: str
+    source: int
+    """Position of the stream in the scenario."""
+    rank: int
+    tenant: str
+    weight: float
+    arrival: float
+    num_prompt_tokens: int
+    num_output_tokens: int
+    max_tokens: int
+    deadline: float | None = None
+    cancel_at: float | None = None
+    prefix_id: str = ""
+    num_prefix_tokens: int = 0
+    caller: int = -1
+    """Which of a closed loop's callers waits for it; -1: nobody's turn depends on it."""
+
+    node: int = -1
+    """Where it is now; -1: nowhere yet, or not any longer."""
+    sent_at: float | None = None
+    """When it first left the gateway's queue."""
+    first_at: float | None = None
+    last_at: float = 0.0
+    max_gap_s: float = 0.0
+    num_tokens: int = 0
+    """Tokens that its client has got."""
+    num_attempts: int = 0
+    num_preemptions: int = 0
+    predicted_p90_s: float | None = None
+    """Wait that it was told on arrival; None: nothing was known."""
+    outcome: Outcome | None = None
+    ended_at: float = 0.0
+    retry_after_s: float = 0.0

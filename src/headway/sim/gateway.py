@@ -1,0 +1,230 @@
+"""When does a simulated request leave the queue, and to which node?
+
+`QoSGateway` is the controller of `flowcontrol` without its callers: the same dispatcher, nodes and
+credits, asked at the same moments. What stands before engines that queue themselves is in
+`balancer.py`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from headway.core.admission import retry_after_s
+from headway.core.cost import OutputEstimator, Prices, request_cost
+from headway.core.dispatch import Dispatch, Dispatcher, QueuedRequest, Shed, WaitUntil
+from headway.core.outcome import Outcome
+from headway.core.tier import Tiers
+from headway.flowcontrol.nodes import Node, NodePool
+from headway.sim.call import Call
+from headway.sim.scenario import GatewayOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What a gateway calls when it has decided."""
+
+    send: Callable[[Call, int, float], None]
+    """Send the call to the node of this index."""
+    end: Callable[[Call, Outcome, float], None]
+    """The call ends without an answer."""
+    wake: Callable[[float], None]
+    """Call `pump` then."""
+
+
+class Gateway(Protocol):
+    """What takes calls in and sends them on."""
+
+    def submit(self, call: Call, now: float) -> None:
+        """Take a call in; it may leave or end at once."""
+
+    def submit_again(self, call: Call, now: float) -> None:
+        """Take back a call that its node has lost, at its old place."""
+
+    def settle(self, call: Call, num_cached: int, now: float, *, completed: bool) -> None:
+        """A call has ended at its node. `pump` follows."""
+
+    def cancel(self, call: Call) -> None:
+        """The client of a call that waits here has left."""
+
+    def pump(self, now: float) -> None:
+        """Let everything leave that may."""
+
+    def node_down(self, index: int, now: float) -> None:
+        """Nobody listens at the node any more."""
+
+    def node_up(self, index: int, now: float) -> None:
+        """The node is found well."""
+
+    def shed_all(self, now: float) -> None:
+        """End what waits."""
+
+    def waiting(self) -> Sequence[int]:
+        """Return how many wait, by rank."""
+
+    def woken(self) -> None:
+        """The time that `Door.wake` was told has come; `pump` follows."""
+
+    def check_idle(self) -> None:
+        """Raise AssertionError unless everything is as before any request (I0)."""
+
+
+class QoSGateway:
+    """headway's gateway under virtual time."""
+
+    def __init__(
+        self,
+        tiers: Tiers,
+        slots: Sequence[int],
+        door: Door,
+        options: GatewayOptions,
+        rng: Random,
+        *,
+        max_inflight: int | None = None,
+    ) -> None:
+        """Start with nodes of so many `slots`, all well."""
+        self._tiers = tiers
+        self._prices = Prices()
+        self._door = door
+        self._options = options
+        self._rng = rng
+        self._dispatcher = Dispatcher(tiers, self._prices)
+        self._outputs = OutputEstimator()
+        nodes = [Node(f"node-{n}", "", tiers, max_inflight) for n in range(len(slots))]
+        self._pool = NodePool(nodes, tiers)
+        self._index = {node.name: index for index, node in enumerate(nodes)}
+        for node, num_slots in zip(nodes, slots, strict=True):
+            self._pool.probed(node, ())
+            self._pool.reported(node, num_slots)
+        self._calls: dict[str, Call] = {}
+        self._timer_at: float | None = None
+
+    def submit(self, call: Call, now: float) -> None:
+        """See `Gateway`."""
+        if not self._pool.any_usable():
+            self._end(call, Outcome.REJECTED_NO_ENDPOINTS, None, now)
+            return
+        self._queue(call, now)
+
+    def submit_again(self, call: Call, now: float) -> None:
+        """See `Gateway`."""
+        self._pool.nodes[call.node].inflight[call.rank] -= 1
+        call.node = -1
+        self._dispatcher.settle(call.request_id, 0.0, now)
+        self._queue(call, now)
+
+    def _queue(self, call: Call, now: float) -> None:
+        entry = self._entry(call)
+        wait_s = self._dispatcher.predicted_wait_s(entry)
+        decision = self._dispatcher.enqueue(entry, now)
+        if isinstance(decision, Shed):
+            self._end(call, decision.outcome, decision.retry_after_s, now)
+            return
+        self._calls[call.request_id] = call
+        for request_id in decision.evicted:
+            evicted = self._calls.pop(request_id)
+            self._end(evicted, Outcome.EVICTED_SATURATED, decision.evicted_retry_after_s, now)
+        if call.num_attempts == 0:
+            call.predicted_p90_s = wait_s
+        self.pump(now)
+
+    def _entry(self, call: Call) -> QueuedRequest:
+        guess = self._outputs.expected(call.rank, call.tenant, call.max_tokens)
+        options = self._options
+        factor = options.output_guess_factor
+        if options.output_guess_sigma > 0:
+            factor *= self._rng.lognormvariate(0.0, options.output_guess_sigma)
+        output = max(1, min(call.max_tokens, round(guess * factor)))
+        prompt = call.num_prompt_tokens + call.num_tokens
+        return QueuedRequest(
+            request_id=call.request_id,
+            rank=call.rank,
+            tenant=call.tenant,
+            weight=call.weight,
+            cost=request_cost(self._prices, prompt, output),
+            tokens=prompt + output,
+            arrival=call.arrival,
+            deadline=call.deadline,
+            prompt_tokens=prompt,
+        )
+
+    def settle(self, call: Call, num_cached: int, now: float, *, completed: bool) -> None:
+        """See `Gateway`."""
+        self._pool.nodes[call.node].inflight[call.rank] -= 1
+        cost = request_cost(self._prices, call.num_prompt_tokens, call.num_tokens, num_cached)
+        self._dispatcher.settle(call.request_id, cost, now)
+        if completed:
+            self._outputs.observe(call.rank, call.tenant, call.num_tokens)
+
+    def cancel(self, call: Call) -> None:
+        """See `Gateway`."""
+        if self._calls.pop(call.request_id, None) is not None:
+            self._dispatcher.remove(call.request_id)
+
+    def pump(self, now: float) -> None:
+        """See `Gateway`; the same order as `FlowController.pump`."""
+        dispatcher = self._dispatcher
+        while len(dispatcher):
+            for request_id in dispatcher.expired(now):
+                self._expire(request_id, now)
+            decision = dispatcher.next(now, self._pool.free(now))
+            if not isinstance(decision, Dispatch):
+                self._set_timer(decision.at if isinstance(decision, WaitUntil) else None)
+                return
+            self._dispatch(decision.request_id, now)
+
+    def _dispatch(self, request_id: str, now: float) -> None:
+        call = self._calls.pop(request_id)
+        node = self._pool.place(call.rank, now)
+        assert node is not None, "dispatched without a credit"
+        node.inflight[call.rank] += 1
+        self._door.send(call, self._index[node.name], now)
+
+    def _expire(self, request_id: str, now: float) -> None:
+        call = self._calls.pop(request_id)
+        outcome = Outcome.EVICTED_TTL_EXPIRED
+        if not self._pool.any_usable():
+            outcome = Outcome.EVICTED_NO_ENDPOINTS
+        self._end(call, outcome, self._dispatcher.predicted_wait_s(self._entry(call)), now)
+
+    def _end(self, call: Call, outcome: Outcome, wait_s: float | None, now: float) -> None:
+        call.retry_after_s = retry_after_s(wait_s)
+        self._door.end(call, outcome, now)
+
+    def _set_timer(self, at: float | None) -> None:
+        if at is not None and (self._timer_at is None or at < self._timer_at):
+            self._timer_at = at
+            self._door.wake(at)
+
+    def woken(self) -> None:
+        """See `Gateway`."""
+        self._timer_at = None
+
+    def node_down(self, index: int, now: float) -> None:
+        """See `Gateway`."""
+        self._pool.refused(self._pool.nodes[index])
+
+    def node_up(self, index: int, now: float) -> None:
+        """See `Gateway`."""
+        self._pool.probed(self._pool.nodes[index], ())
+        self.pump(now)
+
+    def shed_all(self, now: float) -> None:
+        """See `Gateway`."""
+        for request_id, call in list(self._calls.items()):
+            self._dispatcher.remove(request_id)
+            self._door.end(call, Outcome.EVICTED_SHUTTING_DOWN, now)
+        self._calls.clear()
+
+    def waiting(self) -> Sequence[int]:
+        """See `Gateway`."""
+        return [self._dispatcher.queue_depth(rank) for rank in range(len(self._tiers))]
+
+    def check_idle(self) -> None:
+        """See `Gateway`."""
+        assert not self._calls, "calls still wait"
+        assert len(self._dispatcher) == 0, "requests are left in the queue"
+        assert self._dispatcher.num_sent == 0, "requests were never settled"
+        for node in self._pool.nodes:
+            assert not any(node.inflight), f"places at {node.name} were not given back"
+        self._dispatcher.check_integrity()

@@ -1,0 +1,219 @@
+"""How does headway's own engine plan a simulated step?
+
+The real scheduler of the engine, on a cache that only counts blocks. This file translates between
+the two, and does for it what `engine/engine.py` does: it hands in each request as a sequence, and
+each step's time as it was.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+from itertools import count
+
+from headway.core.ordering import order_key
+from headway.core.predictor import StepFeatures
+from headway.core.step import StepLimits
+from headway.core.tier import Tiers
+from headway.engine.calibration import FastestSteps, tier_budgets
+from headway.engine.options import EngineOptions
+from headway.engine.request import EngineRequest
+from headway.engine.runner import SampledToken, SequenceSlice, StepResult
+from headway.engine.sampling_params import SamplingParams
+from headway.engine.scheduler import ScheduledStep, Scheduler
+from headway.engine.sequence import Sequence
+from headway.engine.stats import EngineStats
+from headway.engine.step_limits import step_limits
+from headway.sim.counted_tokens import CountedTokens
+from headway.sim.counting_kv import CountingKV
+from headway.sim.scheduler import Emission, PolicySetup, SchedulerStats, SimRequest, SimStep
+
+_EOS = 1
+_MORE, _LAST = SampledToken(0), SampledToken(_EOS)
+
+
+@dataclass(slots=True, eq=False)
+class _Live:
+    request: SimRequest
+    sequence: Sequence
+    num_seen: int = 0
+    """Tokens that were ever computed for it."""
+
+
+class HeadwayScheduler:
+    """`StepScheduler` of the `headway` policy."""
+
+    def __init__(self, setup: PolicySetup) -> None:
+        shape = setup.shape
+        self._tiers = setup.tiers
+        self._options = EngineOptions(
+            max_num_seqs=shape.max_num_seqs,
+            max_num_batched_tokens=shape.max_num_batched_tokens,
+            block_size=shape.block_size,
+            enable_prefix_caching=shape.enable_prefix_caching,
+            tiers=setup.tiers,
+        )
+        self._fastest = _measured(setup)
+        self._num_blocks = shape.num_blocks
+        self._engine_stats = EngineStats(
+            max_num_seqs=shape.max_num_seqs,
+            num_blocks=shape.num_blocks,
+            block_size=shape.block_size,
+        )
+        caching = shape.enable_prefix_caching
+        self._scheduler = Scheduler(
+            CountingKV(shape.num_blocks, shape.block_size, enable_prefix_caching=caching),
+            self._limits(),
+            frozenset([_EOS]),
+            self._engine_stats,
+            num_ranks=len(setup.tiers),
+            fcfs=False,
+            max_preemptions=self._options.max_preemptions,
+        )
+        self._live: dict[str, _Live] = {}
+        self._arrivals = count()
+        self._num_recomputed = 0
+
+    def add(self, request: SimRequest, now: float) -> None:
+        """See `StepScheduler`."""
+        sequence = _sequence(request, next(self._arrivals), self._tiers, now)
+        self._live[request.request_id] = _Live(request, sequence)
+        self._scheduler.add([sequence], now)
+
+    def abort(self, request_id: str) -> None:
+        """See `StepScheduler`."""
+        if self._live.pop(request_id, None) is not None:
+            self._scheduler.abort(request_id)
+
+    def plan(self, now: float) -> SimStep | None:
+        """See `StepScheduler`."""
+        step = self._scheduler.schedule(now)
+        if step is None:
+            return None
+        return SimStep(
+            features=_features(step.slices),
+            num_tokens=self._count(step.slices),
+            token=step,
+            budget_tokens=step.plan.token_budget,
+        )
+
+    def done(self, step: SimStep, now: float, step_s: float) -> Seq[Emission]:
+        """See `StepScheduler`."""
+        planned = step.token
+        assert isinstance(planned, ScheduledStep), "a step of another policy"
+        slices = [each for each in planned.slices if each.sequence_id in self._live]
+        if len(slices) < len(planned.slices):
+            planned = replace(planned, slices=tuple(slices))
+        if self._fastest.note(step.features.num_tokens, step_s):
+            self._scheduler.limits = self._limits()
+        sampled = {each.sequence_id: self._token(each) for each in slices if each.sample}
+        emissions = []
+        for advance in self._scheduler.update(planned, StepResult(sampled=sampled)):
+            sequence = advance.sequence
+            if sequence.finish_reason is None:
+                emissions.append(Emission(sequence.sequence_id, finished=False))
+                continue
+            del self._live[sequence.sequence_id]
+            emissions.append(
+                Emission(sequence.sequence_id, True, sequence.num_cached, sequence.preemptions)
+            )
+        return emissions
+
+    def stats(self) -> SchedulerStats:
+        """See `StepScheduler`."""
+        stats = self._scheduler.stats()
+        return SchedulerStats(
+            running=stats.num_running,
+            waiting=stats.num_waiting,
+            kv_used=stats.kv_usage,
+            num_preemptions=stats.num_preemptions,
+            num_recomputed_tokens=self._num_recomputed,
+            num_parked=stats.num_parked,
+        )
+
+    def check_integrity(self) -> None:
+        """See `StepScheduler`."""
+        self._scheduler.check_integrity()
+        assert bool(self._live) == self._scheduler.has_unfinished, "a request is lost"
+
+    def _limits(self) -> StepLimits:
+        budgets = tier_budgets(self._fastest.step_time, self._tiers)
+        return step_limits(self._options, self._num_blocks, budgets)
+
+    def _token(self, computed: SequenceSlice) -> SampledToken:
+        """The model ends an answer at its true length."""
+        live = self._live[computed.sequence_id]
+        ends = live.sequence.num_output_tokens + 1 >= live.request.num_output_tokens
+        return _LAST if ends else _MORE
+
+    def _count(self, slices: Seq[SequenceSlice]) -> tuple[int, ...]:
+        """Count a step's tokens by rank, and those that were computed before."""
+        tokens = [0] * len(self._tiers)
+        for each in slices:
+            live = self._live[each.sequence_id]
+            tokens[live.request.rank] += each.end - each.start
+            if each.start < live.num_seen:
+                self._num_recomputed += min(each.end, live.num_seen) - each.start
+            live.num_seen = max(live.num_seen, each.end)
+        return tuple(tokens)
+
+
+def _measured(setup: PolicySetup) -> FastestSteps:
+    """Time what the engine times at its start: a step of one token, and of as many as fit."""
+    most = setup.shape.max_num_batched_tokens
+    fastest = FastestSteps(most)
+    fastest.note(1, setup.measure(StepFeatures().plus_prefill(1, 0)))
+    fastest.note(most, setup.measure(StepFeatures().plus_prefill(most, 0)))
+    return fastest
+
+
+def _sequence(request: SimRequest, arrival: int, tiers: Tiers, now: float) -> Sequence:
+    num_prompt = request.num_prompt_tokens
+    tokens = CountedTokens(num_prompt, request.prefix_id, request.num_prefix_tokens)
+    engine_request = EngineRequest(
+        request_id=request.request_id,
+        prompt_token_ids=CountedTokens(num_prompt),
+        params=SamplingParams(max_tokens=request.max_tokens),
+        rank=request.rank,
+        tenant=request.tenant,
+        weight=request.weight,
+    )
+    key = order_key(
+        now,
+        ttft_s=tiers.by_rank(request.rank).target.ttft_s,
+        deadline=request.deadline,
+        prompt_tokens=num_prompt,
+    )
+    return Sequence(
+        sequence_id=request.request_id,
+        request=engine_request,
+        index=0,
+        rank=request.rank,
+        arrival=arrival,
+        key=key,
+        seed=0,
+        max_tokens=request.max_tokens,
+        token_ids=tokens,
+        arrived_s=now,
+    )
+
+
+def _features(slices: Seq[SequenceSlice]) -> StepFeatures:
+    """Add up what `StepFeatures.plus` counts, without an object for each slice."""
+    num_tokens = num_decodes = decode_context = prefill_context = 0
+    work = 0.0
+    for each in slices:
+        n, context = each.end - each.start, each.start
+        num_tokens += n
+        if n == 1:
+            num_decodes += 1
+            decode_context += context
+        else:
+            prefill_context += context
+            work += n * (context + n / 2)
+    return StepFeatures(
+        num_tokens=num_tokens,
+        num_decodes=num_decodes,
+        num_prefills=len(slices) - num_decodes,
+        decode_context=decode_context,
+        prefill_context=prefill_context,
+        prefill_work=work,
+    )

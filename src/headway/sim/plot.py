@@ -1,0 +1,94 @@
+"""What do simulated runs look like, side by side?"""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from html import escape
+from io import BytesIO
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.errors import ConfigError
+from headway.sim.measures import RunReport
+from headway.sim.report import COLUMNS, RUN_COLUMNS, rows, run_rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLOURS = ("#c1121f", "#e09f3e", "#6c7a89", "#335c67")
+SUFFIXES = (".png", ".html")
+
+
+def check_plot(path: Path) -> None:
+    """Raise ConfigError for a file that is neither of `SUFFIXES`."""
+    if path.suffix not in SUFFIXES:
+        raise ConfigError("--plot", f"must end in {' or '.join(SUFFIXES)}, got {path.name!r}")
+
+
+def write_plot(runs: Sequence[RunReport], path: Path) -> None:
+    """Write the runs' courses as a PNG, or as one page that needs nothing else, with figures."""
+    check_plot(path)
+    if path.suffix == ".png":
+        path.write_bytes(draw_png(runs))
+        return
+    names = ", ".join(dict.fromkeys(run.scenario for run in runs))
+    image = b64encode(draw_png(runs)).decode()
+    page = f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>headway: {escape(names)}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 90rem }}
+img {{ max-width: 100% }} table {{ border-collapse: collapse; margin-bottom: 2rem }}
+th, td {{ border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: right }}
+</style></head><body>
+<h1>{escape(names)}</h1>
+<img alt="Tokens per second and requests waiting over time" src="data:image/png;base64,{image}">
+{_table(COLUMNS, rows(runs))}
+{_table(RUN_COLUMNS, run_rows(runs))}
+</body></html>
+"""
+    path.write_text(page, encoding="utf-8")
+
+
+def draw_png(runs: Sequence[RunReport]) -> bytes:
+    """Return a column for each run: TTFT, tokens per second and requests waiting over time."""
+    # Heavy and only for plots; the backend that needs no display.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(max(6.0, 5.0 * len(runs)), 9), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(3, len(runs), sharex="col", sharey="row", squeeze=False)
+    for column, run in enumerate(runs):
+        _draw_run(run, list(grid[:, column]))
+    for axis, label in zip(
+        grid[:, 0], ("TTFT p99 (s)", "tokens/s", "requests waiting"), strict=True
+    ):
+        axis.set_ylabel(label)
+    handles, labels = grid[1][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=max(1, len(labels)))
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
+
+
+def _draw_run(run: RunReport, axes: "Sequence[Axes]") -> None:
+    axes[0].set_title(f"{run.scenario}: {run.policy}, seed {run.seed}", fontsize=10)
+    axes[0].set_yscale("log")
+    axes[2].set_yscale("symlog")
+    axes[2].set_xlabel("virtual seconds")
+    for rank, tier in enumerate(run.tiers):
+        course = run.course[rank]
+        colour = _COLOURS[rank % len(_COLOURS)]
+        ttft_s = [nan if value is None else value for value in course.ttft_p99_s]
+        shown: tuple[Sequence[float], ...] = (ttft_s, course.tokens_per_s, course.waiting)
+        for axis, values in zip(axes, shown, strict=True):
+            axis.plot(run.course_s, values, color=colour, label=tier.tier, linewidth=1.2)
+            axis.grid(visible=True, which="major", alpha=0.3)
+
+
+def _table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,251 @@
+"""What is written down while a simulation runs?
+
+One row of numbers for each request that has ended, one for each second, and counts of the gaps
+between tokens. Nothing is judged here.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headway.core.outcome import Outcome
+from headway.sim.call import Call
+from headway.sim.node import Running, SimNode
+from headway.sim.scenario import Scenario
+from headway.sim.scheduler import SchedulerStats
+
+GAP_UNIT_S = 1e-4
+"""Gaps are counted in steps of this."""
+OUTCOMES = tuple(Outcome)
+DECODE_EXTRA = 1.0
+"""What a decoded token costs beyond a prefilled one, at the prices of `core.cost`."""
+
+
+class Rows:
+    """Columns of numbers, one entry for each request, in the order of ends."""
+
+    def __init__(self) -> None:
+        self.rank = array("b")
+        self.tenant = array("l")
+        self.outcome = array("b")
+        self.arrival = array("d")
+        self.wait_s = array("d")
+        """In the gateway's queue; -1: it never left it towards a node."""
+        self.ttft_s = array("d")
+        """-1: it never got a token."""
+        self.tpot_s = array("d")
+        """Mean gap; 0 for an answer of one token."""
+        self.max_gap_s = array("d")
+        self.ended_at = array("d")
+        self.prompt_tokens = array("l")
+        self.output_tokens = array("l")
+        self.num_preemptions = array("l")
+        self.predicted_p90_s = array("d")
+        """-1: nothing was predicted."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.rank)
+
+
+@dataclass(slots=True)
+class Second:
+    """What one second brought. Lists are by rank."""
+
+    service: list[float]
+    """Cost of what was computed, at the prices of `core.cost`."""
+    tokens: list[int]
+    """Tokens that clients got."""
+    computed: list[int]
+    """Tokens that engines computed."""
+    waiting: list[int]
+    """Requests that wait at its end, at the gateway and in the engines."""
+    running: list[int]
+    kv_used: float = 0.0
+    """Mean over the nodes that are up, at its end."""
+    tenants: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Service by rank and tenant: the prompt with the first token, then each token."""
+    backlogged: frozenset[tuple[int, int]] = frozenset()
+    """Ranks and tenants of which something has waited for its first token all through it."""
+    num_steps: int = 0
+
+
+@dataclass(slots=True)
+class StepTotals:
+    """Sums over the steps that ended after the warm-up."""
+
+    num_steps: int = 0
+    busy_s: float = 0.0
+    tokens: int = 0
+    token_budget: int = 0
+    predicted_s: float = 0.0
+    actual_of_predicted_s: float = 0.0
+    budgeted_s: float = 0.0
+    time_budget_s: float = 0.0
+    num_budgeted: int = 0
+    num_late: int = 0
+    """Steps that took longer than their budget."""
+    num_predicted: int = 0
+    error_s: float = 0.0
+    """Sum of the absolute errors of the predictions."""
+
+
+class Recorder:
+    """All that a report is made of."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.num_ranks = len(scenario.tiers)
+        self.warmup_s = scenario.warmup_s
+        self.duration_s = scenario.duration_s
+        self.rows = Rows()
+        self.seconds: list[Second] = []
+        self.gaps: list[Counter[int]] = [Counter() for _ in range(self.num_ranks)]
+        """By rank: how many gaps of so many `GAP_UNIT_S` there were after the warm-up."""
+        self.steps = StepTotals()
+        self.longest_step_s = 0.0
+        self.engines: list[SchedulerStats] = []
+        self.tenants: dict[str, int] = {}
+        self.weights: list[float] = []
+        self.num_arrived = 0
+        self._open: Counter[tuple[int, int]] = Counter()
+        self._open_before: dict[tuple[int, int], int] = {}
+        """Those of them that were open at the latest tick, too."""
+        self._latest_tick = 0.0
+        self._second = self._new_second()
+
+    @property
+    def num_ended(self) -> int:
+        """How many requests have their outcome."""
+        return len(self.rows)
+
+    def _new_second(self) -> Second:
+        zeros = [0] * self.num_ranks
+        return Second(
+            service=[0.0] * self.num_ranks,
+            tokens=zeros.copy(),
+            computed=zeros.copy(),
+            waiting=zeros.copy(),
+            running=zeros.copy(),
+        )
+
+    def _tenant(self, call: Call) -> int:
+        number = self.tenants.get(call.tenant)
+        if number is None:
+            number = self.tenants[call.tenant] = len(self.tenants)
+            self.weights.append(call.weight)
+        return number
+
+    def arrived(self, call: Call) -> None:
+        """A client has sent a request; it waits."""
+        self.num_arrived += 1
+        self._open[call.rank, self._tenant(call)] += 1
+
+    def _waits_no_more(self, call: Call) -> None:
+        key = (call.rank, self._tenant(call))
+        self._open[key] -= 1
+        if self._open[key] == 0:
+            del self._open[key]
+        if call.arrival < self._latest_tick:
+            self._open_before[key] -= 1
+
+    def token(self, call: Call, now: float) -> None:
+        """A client gets a token."""
+        if call.first_at is None:
+            call.first_at = now
+            self._waits_no_more(call)
+            service: float = call.num_prompt_tokens
+        else:
+            gap_s = now - call.last_at
+            call.max_gap_s = max(call.max_gap_s, gap_s)
+            if now >= self.warmup_s:
+                self.gaps[call.rank][int(gap_s / GAP_UNIT_S)] += 1
+            service = 1.0 + DECODE_EXTRA
+            self._second.service[call.rank] += DECODE_EXTRA
+        call.last_at = now
+        call.num_tokens += 1
+        second = self._second
+        second.tokens[call.rank] += 1
+        key = (call.rank, self._tenant(call))
+        second.tenants[key] = second.tenants.get(key, 0.0) + service
+
+    def step(self, running: Running, now: float) -> None:
+        """A step is over."""
+        second = self._second
+        second.num_steps += 1
+        step = running.step
+        for rank, tokens in enumerate(step.num_tokens):
+            second.service[rank] += tokens
+            second.computed[rank] += tokens
+        if now < self.warmup_s:
+            return
+        totals = self.steps
+        totals.num_steps += 1
+        totals.busy_s += running.took_s
+        totals.tokens += step.features.num_tokens
+        totals.token_budget += step.budget_tokens
+        self.longest_step_s = max(self.longest_step_s, running.took_s)
+        if step.predicted_s is not None:
+            totals.num_predicted += 1
+            totals.predicted_s += step.predicted_s
+            totals.actual_of_predicted_s += running.took_s
+            totals.error_s += abs(step.predicted_s - running.took_s)
+            if step.budget_s is not None:
+                totals.num_budgeted += 1
+                totals.budgeted_s += step.predicted_s
+                totals.time_budget_s += step.budget_s
+                totals.num_late += running.took_s > step.budget_s
+
+    def ended(self, call: Call) -> None:
+        """A request has its outcome."""
+        if call.first_at is None:
+            self._waits_no_more(call)
+        rows = self.rows
+        rows.rank.append(call.rank)
+        rows.tenant.append(self._tenant(call))
+        assert call.outcome is not None, "ended without an outcome"
+        rows.outcome.append(OUTCOMES.index(call.outcome))
+        rows.arrival.append(call.arrival)
+        rows.wait_s.append(-1.0 if call.sent_at is None else call.sent_at - call.arrival)
+        rows.ttft_s.append(-1.0 if call.first_at is None else call.first_at - call.arrival)
+        rows.tpot_s.append(_mean_gap(call))
+        rows.max_gap_s.append(call.max_gap_s)
+        rows.ended_at.append(call.ended_at)
+        rows.prompt_tokens.append(call.num_prompt_tokens)
+        rows.output_tokens.append(call.num_tokens)
+        rows.num_preemptions.append(call.num_preemptions)
+        rows.predicted_p90_s.append(-1.0 if call.predicted_p90_s is None else call.predicted_p90_s)
+
+    def tick(self, now: float, waiting: Sequence[int], nodes: Sequence[SimNode]) -> None:
+        """A second is over, `now`. `waiting`: at the gateway, by rank."""
+        second = self._second
+        stats = [node.scheduler.stats() for node in nodes if node.scheduler is not None]
+        for rank in range(self.num_ranks):
+            second.waiting[rank] = waiting[rank] + sum(each.waiting[rank] for each in stats)
+            second.running[rank] = sum(each.running[rank] for each in stats)
+        second.kv_used = sum(each.kv_used for each in stats) / max(1, len(stats))
+        second.backlogged = frozenset(key for key, n in self._open_before.items() if n > 0)
+        self._open_before = dict(self._open)
+        self._latest_tick = now
+        self.seconds.append(second)
+        self._second = self._new_second()
+
+    @property
+    def rest(self) -> Second:
+        """The second that has begun."""
+        return self._second
+
+    def finish(self, nodes: Sequence[SimNode]) -> None:
+        """The run is over: keep the engines' counts."""
+        self.engines = [node.scheduler.stats() for node in nodes if node.scheduler is not None]
+
+    def check_balanced(self) -> None:
+        """Raise AssertionError unless each arrival has ended (G9)."""
+        assert self.num_arrived == self.num_ended, "a request has no outcome, or two"
+        assert not self._open, "a tenant still waits"
+
+
+def _mean_gap(call: Call) -> float:
+    if call.first_at is None or call.num_tokens < 2:
+        return 0.0
+    return (call.last_at - call.first_at) / (call.num_tokens - 1)

@@ -1,0 +1,322 @@
+"""What happens next, and at what time?
+
+One heap of events in virtual time, one thread, no randomness but that of seeded generators: the
+same scenario, policy and seed give the same run, event for event (G10).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from random import Random
+from typing import Any
+
+from headway.core.outcome import Outcome
+from headway.core.predictor import StepFeatures
+from headway.sim.balancer import Balancer
+from headway.sim.call import Call
+from headway.sim.cost_model import StepNoise, cost_model
+from headway.sim.gateway import Door, Gateway, QoSGateway
+from headway.sim.node import Running, SimNode
+from headway.sim.plan_log import PlanLog
+from headway.sim.policies import QUEUED_AT_GATEWAY, check_policy, new_scheduler, tiers_under
+from headway.sim.records import Recorder
+from headway.sim.scenario import NodeDown, Scenario
+from headway.sim.scheduler import EngineShape, PolicySetup, SimRequest
+from headway.sim.workload import Source
+
+Watch = Callable[[float, int], None]
+"""Called each virtual second with the time and the number of calls that have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What a run leaves behind."""
+
+    recorder: Recorder
+    num_steps: int
+    num_events: int
+    ended_at: float
+
+
+class World:
+    """One run of one scenario under one policy."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        policy: str,
+        seed: int | None = None,
+        *,
+        plan_log: PlanLog | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        """Build everything, at time 0. Raises ConfigError."""
+        check_policy(policy)
+        self.scenario = scenario
+        self.seed = scenario.seed if seed is None else seed
+        self._policy = policy
+        self._tiers = tiers_under(policy, scenario.tiers)
+        self._heap: list[tuple[float, int, Callable[[Any], None], Any]] = []
+        self._num_events = 0
+        self._now = 0.0
+        self._calls: dict[str, Call] = {}
+        self._plan_log = plan_log
+        self._watch = watch
+        self._model = cost_model(scenario.nodes.cost_model)
+        self.recorder = Recorder(scenario)
+        self.nodes = [self._new_node(index) for index in range(scenario.nodes.count)]
+        self.gateway = self._new_gateway()
+        self._sources = [Source(scenario, n, self.seed) for n in range(len(scenario.streams))]
+        self._schedule_all()
+
+    # -- building -------------------------------------------------------------------------------
+
+    def _new_node(self, index: int) -> SimNode:
+        nodes = self.scenario.nodes
+        rng = Random(f"{self.seed}/node/{index}")
+        noise = StepNoise(rng, nodes.noise, nodes.spike_probability, nodes.spike_factor)
+        node = SimNode(index, self._model, noise, nodes.predictor_error)
+        node.scheduler = new_scheduler(self._policy, self._setup())
+        return node
+
+    def _setup(self) -> PolicySetup:
+        nodes = self.scenario.nodes
+
+        def measure(features: StepFeatures) -> float:
+            return self._model.time_s(features) * nodes.predictor_error
+
+        shape = EngineShape(
+            max_num_seqs=nodes.max_num_seqs,
+            max_num_batched_tokens=nodes.max_num_batched_tokens,
+            num_blocks=nodes.num_blocks,
+            block_size=nodes.block_size,
+            enable_prefix_caching=nodes.enable_prefix_caching,
+        )
+        return PolicySetup(
+            shape=shape, tiers=self._tiers, knobs=self.scenario.policy, measure=measure
+        )
+
+    def _new_gateway(self) -> Gateway:
+        scenario, nodes = self.scenario, self.scenario.nodes
+        door = Door(self._send, self._end, self._wake_at)
+        if self._policy not in QUEUED_AT_GATEWAY:
+            return Balancer(len(self._tiers), nodes.count, door)
+        return QoSGateway(
+            self._tiers,
+            [nodes.max_num_seqs] * nodes.count,
+            door,
+            scenario.gateway,
+            Random(f"{self.seed}/gateway"),
+            max_inflight=nodes.max_inflight,
+        )
+
+    def _schedule_all(self) -> None:
+        for event in self.scenario.events:
+            if isinstance(event, NodeDown):
+                self._at(event.at_s, self._node_dies, event.node)
+                if event.until_s is not None:
+                    self._at(event.until_s, self._node_revives, event.node)
+            else:
+                self._at(event.at_s, self._node_slows, (event.node, event.factor))
+                self._at(event.until_s, self._node_slows, (event.node, 1.0))
+        for source in self._sources:
+            self._next_arrival(source.calls())
+            for call in source.first_of_callers():
+                self._at(call.arrival, self._arrive, call)
+        self._at(1.0, self._tick, 1)
+
+    # -- events ---------------------------------------------------------------------------------
+
+    def _at(self, time: float, act: Callable[[Any], None], argument: object) -> None:
+        self._num_events += 1
+        heappush(self._heap, (time, self._num_events, act, argument))
+
+    def run(self) -> Finished:
+        """Run to the end: all arrivals, and `drain_s` for what is left. Returns what was seen.
+
+        At the end, every request has its outcome and nothing is held by anybody (I0).
+        """
+        heap = self._heap
+        horizon = self.scenario.duration_s + self.scenario.drain_s
+        while heap and heap[0][0] <= horizon:
+            self._now, _, act, argument = heappop(heap)
+            act(argument)
+            if not self._calls and self._now >= self.scenario.duration_s:
+                break
+        self.recorder.finish(self.nodes)
+        self._cut_off()
+        self._check_idle()
+        steps = sum(node.num_steps for node in self.nodes)
+        return Finished(self.recorder, steps, self._num_events, self._now)
+
+    def _next_arrival(self, calls: Iterator[Call]) -> None:
+        call = next(calls, None)
+        if call is not None:
+            self._at(call.arrival, self._arrive_open, (call, calls))
+
+    def _arrive_open(self, argument: tuple[Call, Iterator[Call]]) -> None:
+        call, calls = argument
+        self._next_arrival(calls)
+        self._arrive(call)
+
+    def _arrive(self, call: Call) -> None:
+        self._calls[call.request_id] = call
+        self.recorder.arrived(call)
+        if not self._fits(call):
+            self._end(call, Outcome.REJECTED_INVALID, self._now)
+            return
+        if call.cancel_at is not None:
+            self._at(call.cancel_at, self._cancel, call)
+        self.gateway.submit(call, self._now)
+
+    def _fits(self, call: Call) -> bool:
+        """Whether an engine can ever hold it; what it asks for beyond that is cut off."""
+        nodes = self.scenario.nodes
+        room = nodes.num_blocks * nodes.block_size - call.num_prompt_tokens
+        call.max_tokens = min(call.max_tokens, room)
+        return room >= call.num_output_tokens
+
+    def _send(self, call: Call, index: int, now: float) -> None:
+        """The gateway has decided: the call goes to this node."""
+        node = self.nodes[index]
+        call.node = index
+        call.num_attempts += 1
+        if call.sent_at is None:
+            call.sent_at = now
+        node.add(_request(call), now)
+        if node.is_idle:
+            self._begin(node)
+
+    def _begin(self, node: SimNode) -> None:
+        running = node.begin(self._now)
+        if running is not None:
+            self._at(running.ends_at, self._step_ends, (node, running))
+            if self._plan_log is not None:
+                self._plan_log.step(self._now, node.index, running.step, running.took_s)
+
+    def _step_ends(self, argument: tuple[SimNode, Running]) -> None:
+        node, running = argument
+        if node.running is not running:
+            return
+        now = self._now
+        emissions = node.end(now)
+        self.recorder.step(running, now)
+        ended = False
+        for emission in emissions:
+            call = self._calls[emission.request_id]
+            self.recorder.token(call, now)
+            if emission.finished:
+                ended = True
+                call.num_preemptions += emission.num_preemptions
+                self.gateway.settle(call, emission.num_cached_tokens, now, completed=True)
+                self._end(call, Outcome.COMPLETED, now)
+        if node.is_idle:
+            self._begin(node)
+        if ended:
+            self.gateway.pump(now)
+
+    def _end(self, call: Call, outcome: Outcome, now: float) -> None:
+        """Give the call its one outcome."""
+        assert call.outcome is None, f"{call.request_id} has ended twice"
+        call.outcome = outcome
+        call.ended_at = now
+        call.node = -1
+        del self._calls[call.request_id]
+        self.recorder.ended(call)
+        if self._plan_log is not None:
+            self._plan_log.end(now, call)
+        following = self._sources[call.source].after(call)
+        if following is not None:
+            self._at(following.arrival, self._arrive, following)
+
+    def _cancel(self, call: Call) -> None:
+        """The client leaves, wherever its request is."""
+        if call.outcome is not None:
+            return
+        self._withdraw(call)
+        self._end(call, Outcome.CANCELLED, self._now)
+        self.gateway.pump(self._now)
+
+    def _withdraw(self, call: Call) -> None:
+        if call.node < 0:
+            self.gateway.cancel(call)
+            return
+        scheduler = self.nodes[call.node].scheduler
+        if scheduler is not None:
+            scheduler.abort(call.request_id)
+        self.gateway.settle(call, 0, self._now, completed=False)
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def _node_dies(self, index: int) -> None:
+        """All that the node had goes back to the gateway, in the order of arrival."""
+        self.nodes[index].die()
+        self.gateway.node_down(index, self._now)
+        lost = [call for call in self._calls.values() if call.node == index]
+        for call in sorted(lost, key=lambda each: (each.arrival, each.request_id)):
+            call.num_preemptions += 1
+            self.gateway.submit_again(call, self._now)
+
+    def _node_revives(self, index: int) -> None:
+        self.nodes[index].scheduler = new_scheduler(self._policy, self._setup())
+        self._at(self._now + self.scenario.nodes.retry_s, self._node_found, index)
+
+    def _node_found(self, index: int) -> None:
+        if self.nodes[index].scheduler is not None:
+            self.gateway.node_up(index, self._now)
+
+    def _node_slows(self, argument: tuple[int, float]) -> None:
+        index, factor = argument
+        self.nodes[index].slow_factor = factor
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def _wake_at(self, at: float) -> None:
+        self._at(at, self._wake, None)
+
+    def _wake(self, _: object) -> None:
+        self.gateway.woken()
+        self.gateway.pump(self._now)
+
+    def _tick(self, second: int) -> None:
+        self.recorder.tick(self._now, self.gateway.waiting(), self.nodes)
+        if self._watch is not None:
+            self._watch(self._now, self.recorder.num_ended)
+        if self._now < self.scenario.duration_s + self.scenario.drain_s:
+            self._at(second + 1.0, self._tick, second + 1)
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def _cut_off(self) -> None:
+        """The run is over: whatever still waits or runs is unfinished."""
+        self._heap.clear()
+        self.gateway.shed_all(self._now)
+        for call in list(self._calls.values()):
+            self._withdraw(call)
+            self._end(call, Outcome.EVICTED_SHUTTING_DOWN, self._now)
+
+    def _check_idle(self) -> None:
+        """Raise AssertionError unless all is as before the first request (I0)."""
+        assert not self._calls, f"without outcome: {sorted(self._calls)[:3]}"
+        self.gateway.check_idle()
+        for node in self.nodes:
+            if node.scheduler is not None:
+                node.scheduler.check_integrity()
+        self.recorder.check_balanced()
+
+
+def _request(call: Call) -> SimRequest:
+    """What the node gets: what the client has got already is part of the prompt."""
+    return SimRequest(
+        request_id=call.request_id,
+        rank=call.rank,
+        tenant=call.tenant,
+        weight=call.weight,
+        arrival=call.arrival,
+        num_prompt_tokens=call.num_prompt_tokens + call.num_tokens,
+        num_output_tokens=call.num_output_tokens - call.num_tokens,
+        max_tokens=call.max_tokens - call.num_tokens,
+        deadline=call.deadline,
+        prefix_id=call.prefix_id,
+        num_prefix_tokens=call.num_prefix_tokens,
+    )

@@ -1,0 +1,98 @@
+"""Does a run lose nothing, and is it the same each time?"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway.sim.measures import RunReport
+from headway.sim.run import simulate
+from headway.sim.world import World
+from tests.sim.small import BULK, CRITICAL, scenario
+
+
+def test_each_request_has_one_outcome_and_nothing_is_held_at_the_end() -> None:
+    """G9, I0: the world itself checks that every part is as before the first request."""
+    world = World(scenario(), "headway")
+    finished = world.run()
+    assert finished.recorder.num_arrived == finished.recorder.num_ended > 60
+
+
+def test_a_drained_run_completes_all_and_gives_each_all_its_tokens() -> None:
+    world = World(scenario(), "headway")
+    rows = world.run().recorder.rows
+    assert set(rows.outcome) == {0}
+    assert sum(rows.output_tokens) == sum(
+        sum(second.tokens) for second in world.recorder.seconds
+    ) + sum(world.recorder.rest.tokens)
+
+
+def test_requests_cut_off_by_the_horizon_have_their_outcome_too() -> None:
+    world = World(scenario(drain_s=0), "headway")
+    rows = world.run().recorder.rows
+    assert len(set(rows.outcome)) == 2
+
+
+def test_a_node_that_dies_loses_nothing() -> None:
+    """What it had is served elsewhere, each token once."""
+    events = [
+        {"kind": "node-down", "node": 0, "at_s": 2.0, "until_s": 3.5},
+        {"kind": "node-down", "node": 1, "at_s": 5.0},
+        {"kind": "node-slow", "node": 0, "at_s": 6.5, "until_s": 8.0, "factor": 3.0},
+    ]
+    many = {**CRITICAL, "arrivals": {"kind": "poisson", "rate": 10}}
+    nodes = {"count": 2, "max_num_seqs": 16, "num_blocks": 512, "max_num_batched_tokens": 512}
+    world = World(scenario(many, BULK, events=events, nodes=nodes), "headway")
+    rows = world.run().recorder.rows
+    assert max(rows.num_preemptions) >= 1
+    assert sum(rows.outcome) == 0
+    again = World(scenario(many, BULK, nodes=nodes), "headway").run().recorder.rows
+    assert sorted(rows.output_tokens) == sorted(again.output_tokens)
+
+
+def test_clients_that_leave_are_cancelled_and_free_what_they_held() -> None:
+    leaving = {**BULK, "cancel_share": 0.5, "cancel_after_s": 3.0}
+    report = simulate(scenario(CRITICAL, leaving), "headway")
+    outcomes = report.tiers[2].outcomes
+    assert outcomes["cancelled"] > 5
+    assert outcomes["completed"] > 10
+
+
+def test_a_closed_loop_never_has_more_than_its_callers() -> None:
+    closed = {**BULK, "arrivals": {"kind": "closed", "callers": 3, "think_s": 0.1}}
+    world = World(scenario(closed), "headway")
+    world.run()
+    together = [s.waiting[2] + s.running[2] for s in world.recorder.seconds]
+    assert 0 < max(together) <= 3
+
+
+def test_a_request_that_can_never_fit_is_refused() -> None:
+    huge = {**CRITICAL, "prompt_tokens": 512 * 16}
+    report = simulate(scenario(huge), "headway")
+    assert report.tiers[0].outcomes.keys() == {"rejected-invalid"}
+
+
+def _report(seed: int) -> RunReport:
+    return simulate(scenario(), "headway", seed)
+
+
+def test_another_seed_is_another_run() -> None:
+    assert _report(1) == _report(1)
+    assert _report(1) != _report(2)
+
+
+@pytest.mark.parametrize("policy", ["headway"])
+def test_two_processes_write_the_same_plan_log(tmp_path: Path, policy: str) -> None:
+    """G10, M15: byte for byte."""
+    logs = [tmp_path / "one.log", tmp_path / "two.log"]
+    for log in logs:
+        command = [sys.executable, "-m", "headway", "simulate", "bulk-flood"]
+        command += ["--policy", policy, "--plan-log", str(log)]
+        for pair in ("duration_s=4", "warmup_s=0", "drain_s=2", "streams.bulk.arrivals.count=40"):
+            command += ["--set", pair]
+        subprocess.run(command, check=True, capture_output=True)
+    first, second = (log.read_bytes() for log in logs)
+    assert first == second
+    assert first.count(b" step ") > 50
+    assert first.count(b" end ") > 40
