@@ -18,6 +18,8 @@ Which request of that flow?                             ``ordering.py``     sort
 What waits in one tier, in which order does it leave?   ``lane.py``         `QueuedRequest`
 Does anything leave now, and if not, when?              ``dispatch.py``     `Dispatch`, `WaitUntil`
                                                                             or `Idle`
+Who waits for the engine, and how does the planner see  ``waiting_line.py`` candidates
+them?
 What does this step compute?                            ``batching.py``     step plan
 How long will this step take?                           ``predictor.py``    seconds
 Which coefficients explain the times that were          ``step_fit.py``     coefficients

@@ -12,13 +12,13 @@ from headway.core.cost import Prices
 from headway.core.floors import FloorLedger
 from headway.core.request import Event, RequestState, next_state
 from headway.core.step import Item, Resident, StepInput, StepLimits, StepPlan, Wait
+from headway.core.waiting_line import WaitingLine
 from headway.engine.kv_blocks import KVBlocks
 from headway.engine.kv_view import KVView
 from headway.engine.request import FinishReason
 from headway.engine.runner import SampledToken, SequenceSlice, StepResult
 from headway.engine.sequence import Sequence, finish_reason, stop_token_ids
 from headway.engine.stats import EngineStats
-from headway.engine.waiting_line import WaitingLine
 
 RECENT_S = 30.0
 """How long after its latest arrival a tier's next one is reckoned with."""

@@ -40,6 +40,21 @@ class Sequence:
     """The latest answer of the prefix cache, so that nothing is hashed twice."""
 
     @property
+    def tenant(self) -> str:
+        """Whose it is."""
+        return self.request.tenant
+
+    @property
+    def weight(self) -> float:
+        """The tenant's."""
+        return self.request.weight
+
+    @property
+    def num_tokens(self) -> int:
+        """Known tokens, prompt and output."""
+        return len(self.token_ids)
+
+    @property
     def num_prompt_tokens(self) -> int:
         """Length of the prompt."""
         return len(self.request.prompt_token_ids)

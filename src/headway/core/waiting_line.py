@@ -1,11 +1,63 @@
 """Who waits in one tier, and how does the planner see them?"""
 
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from headway.core.cost import Prices
 from headway.core.fairness import FairQueue
 from headway.core.step import Candidate
-from headway.engine.sequence import Sequence
+
+
+class Sequence(Protocol):
+    """What has to be known of a sequence, wherever it is kept."""
+
+    @property
+    def sequence_id(self) -> str:
+        """Unique among those that are in the engine."""
+
+    @property
+    def rank(self) -> int:
+        """Its tier's."""
+
+    @property
+    def tenant(self) -> str:
+        """Whose it is."""
+
+    @property
+    def weight(self) -> float:
+        """The tenant's, above 0."""
+
+    @property
+    def arrival(self) -> int:
+        """Position in the order of arrival, unique."""
+
+    @property
+    def key(self) -> float:
+        """Static order inside the tenant; the smallest goes first."""
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Length of the prompt."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Known tokens, prompt and output."""
+
+    @property
+    def num_computed(self) -> int:
+        """Known tokens whose keys and values are there."""
+
+    @property
+    def max_num_tokens(self) -> int:
+        """Most tokens it may ever hold."""
+
+    @property
+    def preemptions(self) -> int:
+        """How often it lost its blocks."""
+
+    @property
+    def overtaken(self) -> int:
+        """How often a request behind it was admitted while it did not fit."""
 
 
 class WaitingLine:
@@ -45,7 +97,7 @@ class WaitingLine:
                 sequence_id=sequence_id,
                 rank=sequence.rank,
                 arrival=sequence.arrival,
-                num_tokens=len(sequence.token_ids),
+                num_tokens=sequence.num_tokens,
                 max_num_tokens=sequence.max_num_tokens,
                 protected=sequence.preemptions >= self._max_preemptions,
                 overtaken=sequence.overtaken,
@@ -56,8 +108,8 @@ class WaitingLine:
         self._queue.push(
             sequence.sequence_id,
             self._tenant(sequence),
-            weight=sequence.request.weight,
-            cost=self._prices.prefill * len(sequence.token_ids),
+            weight=sequence.weight,
+            cost=self._prices.prefill * sequence.num_tokens,
             key=sequence.key,
         )
 
@@ -69,7 +121,7 @@ class WaitingLine:
         """Take an admitted sequence out and charge its cached tokens. Returns the charge."""
         self._queue.remove(sequence.sequence_id)
         cost = self._prices.cached * num_cached
-        self._queue.charge(self._tenant(sequence), cost, sequence.request.weight)
+        self._queue.charge(self._tenant(sequence), cost, sequence.weight)
         self.reserve(sequence)
         return cost
 
@@ -77,7 +129,7 @@ class WaitingLine:
         """Charge for computing the tokens `start` to `end`. Returns the charge."""
         is_decode = end - start == 1 and start >= sequence.num_prompt_tokens
         cost = self._prices.decode if is_decode else self._prices.prefill * (end - start)
-        self._queue.charge(self._tenant(sequence), cost, sequence.request.weight)
+        self._queue.charge(self._tenant(sequence), cost, sequence.weight)
         if not is_decode:
             self.reserve(sequence)
         return cost
@@ -85,11 +137,11 @@ class WaitingLine:
     def reserve(self, sequence: Sequence) -> None:
         """Reserve for the known tokens still to compute; a lone one is charged when computed."""
         self.release(sequence)
-        num_left = len(sequence.token_ids) - sequence.num_computed
+        num_left = sequence.num_tokens - sequence.num_computed
         if num_left > 1:
             cost = self._prices.prefill * num_left
             tenant = self._tenant(sequence)
-            self._queue.reserve(sequence.sequence_id, tenant, cost, sequence.request.weight)
+            self._queue.reserve(sequence.sequence_id, tenant, cost, sequence.weight)
 
     def release(self, sequence: Sequence) -> None:
         """Drop what is reserved for a sequence that leaves."""
@@ -100,4 +152,4 @@ class WaitingLine:
         self._queue.check_integrity()
 
     def _tenant(self, sequence: Sequence) -> str:
-        return sequence.request.tenant if self._by_tenant else ""
+        return sequence.tenant if self._by_tenant else ""
