@@ -11,15 +11,16 @@ CRITICAL, NORMAL, BULK = 0, 1, 2
 
 
 def setup(
-    *, slots: int = 8, tokens: int = 8, blocks: int = 100, block_size: int = 4, **knobs: float
+    *, slots: int = 8, tokens: int = 8, blocks: int = 100, caching: bool = False, **knobs: float
 ) -> PolicySetup:
-    """Return a small engine with the default tiers."""
+    """Return a small engine with the default tiers and blocks of 4 tokens."""
     return PolicySetup(
         shape=EngineShape(
             max_num_seqs=slots,
             max_num_batched_tokens=tokens,
             num_blocks=blocks,
-            block_size=block_size,
+            block_size=4,
+            enable_prefix_caching=caching,
         ),
         knobs=knobs,
     )
@@ -37,6 +38,8 @@ def ask(name: str, prompt: int, output: int, rank: int = NORMAL, **more: object)
         num_output_tokens=output,
         max_tokens=output,
         deadline=cast("float | None", more.get("deadline")),
+        prefix_id=cast(str, more.get("prefix_id", "")),
+        num_prefix_tokens=cast(int, more.get("num_prefix_tokens", 0)),
     )
 
 

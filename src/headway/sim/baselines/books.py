@@ -1,14 +1,17 @@
 """What does a baseline's engine hold, and what has it computed?
 
 The one piece that all baselines share. A policy decides who runs; the books keep slots, blocks and
-tokens, and turn what it planned into a step. A preempted sequence loses all its blocks and computes
-its known tokens again (vLLM and Sarathi-Serve: recompute).
+tokens, and turn what it planned into a step. Blocks are counted as they are for headway, prefix
+cache and all, so that policies are compared and nothing else. A preempted sequence loses its blocks
+and computes again what the cache no longer has (vLLM and Sarathi-Serve: recompute).
 """
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from headway.core.predictor import StepFeatures
+from headway.sim.counted_tokens import CountedTokens
+from headway.sim.counting_kv import CountingKV
 from headway.sim.scheduler import Emission, EngineShape, SchedulerStats, SimRequest, SimStep
 
 
@@ -19,12 +22,17 @@ class Sequence:
     request: SimRequest
     order: int
     """Position in the order in which requests reached this engine."""
+    tokens: CountedTokens
     num_tokens: int
     """Known tokens: the prompt and what was generated."""
     num_computed: int = 0
-    num_blocks: int = 0
+    capacity: int = 0
+    """Tokens that its blocks can hold."""
     most_computed: int = 0
     """The largest `num_computed` that a preemption has taken back."""
+    num_cached: int = 0
+    """Prompt tokens that the first admission found in the cache."""
+    num_preemptions: int = 0
 
     @property
     def request_id(self) -> str:
@@ -51,7 +59,8 @@ class Books:
 
     def __init__(self, shape: EngineShape, num_ranks: int) -> None:
         self.shape = shape
-        self.free_blocks = shape.num_blocks
+        caching = shape.enable_prefix_caching
+        self._kv = CountingKV(shape.num_blocks, shape.block_size, enable_prefix_caching=caching)
         self.sequences: dict[str, Sequence] = {}
         self.running: dict[str, Sequence] = {}
         """Those that hold a slot, in the order in which they got it."""
@@ -66,7 +75,9 @@ class Books:
     def enter(self, request: SimRequest) -> Sequence:
         """Take in a request, which waits."""
         self._num_added += 1
-        sequence = Sequence(request, self._num_added, request.num_prompt_tokens)
+        length = request.num_prompt_tokens
+        tokens = CountedTokens(length, request.prefix_id, request.num_prefix_tokens)
+        sequence = Sequence(request, self._num_added, tokens, length)
         self.sequences[request.request_id] = sequence
         self._waiting[request.rank] += 1
         return sequence
@@ -78,7 +89,7 @@ class Books:
             self._waiting[sequence.request.rank] -= 1
         else:
             self._running[sequence.request.rank] -= 1
-        self._give_back(sequence)
+            self._release(sequence)
 
     # -- slots and blocks -----------------------------------------------------------------------
 
@@ -87,42 +98,60 @@ class Books:
         """Whether one more may run."""
         return len(self.running) < self.shape.max_num_seqs
 
-    def blocks(self, num_tokens: int) -> int:
-        """Return the blocks of so many tokens."""
-        return -(-num_tokens // self.shape.block_size)
-
     def lacks(self, sequence: Sequence, num_tokens: int) -> bool:
-        """Whether there are too few free blocks for the sequence to hold `num_tokens`."""
-        return self.blocks(num_tokens) - sequence.num_blocks > self.free_blocks
+        """Whether too few blocks are there for a running sequence to hold `num_tokens`."""
+        if num_tokens <= sequence.capacity:
+            return False
+        need = self._kv.blocks_to_grow(sequence.request_id, sequence.num_computed, num_tokens)
+        return need > self._kv.num_available
 
     def grow(self, sequence: Sequence, num_tokens: int) -> None:
-        """Give the sequence the blocks that it lacks to hold `num_tokens`."""
-        num_more = self.blocks(num_tokens) - sequence.num_blocks
-        if num_more > 0:
-            sequence.num_blocks += num_more
-            self.free_blocks -= num_more
-        assert self.free_blocks >= 0, "more blocks are held than there are"
+        """Give a running sequence the blocks that it lacks to hold `num_tokens`."""
+        if num_tokens > sequence.capacity:
+            self._kv.grow(sequence.request_id, sequence.num_computed, num_tokens)
+            size = self.shape.block_size
+            sequence.capacity = -(-num_tokens // size) * size
 
-    def _give_back(self, sequence: Sequence) -> None:
-        self.free_blocks += sequence.num_blocks
-        sequence.num_blocks = 0
+    def blocks_left(self, sequence: Sequence) -> int:
+        """Return how many blocks would be left if a waiting sequence held all its known tokens.
+
+        Below 0: so many are lacking.
+        """
+        match = self._kv.match(sequence.request.tenant, sequence.tokens)
+        size = self.shape.block_size
+        need = -(-sequence.num_tokens // size) - match.num_tokens // size + match.num_evictable
+        return self._kv.num_available - need
 
     def admit(self, sequence: Sequence) -> None:
-        """Give a slot to a sequence that waits."""
+        """Give a slot to a sequence that waits; what the cache has of it is computed."""
         assert self.has_slot, "more sequences run than there are slots"
         self.running[sequence.request_id] = sequence
         self._waiting[sequence.request.rank] -= 1
         self._running[sequence.request.rank] += 1
+        tokens = sequence.tokens
+        sequence.num_computed = sequence.capacity = self._kv.admit(
+            sequence.request_id,
+            sequence.request.tenant,
+            tokens,
+            max_cached_tokens=len(tokens) - 1,
+        )
+        if sequence.num_preemptions == 0:
+            sequence.num_cached = sequence.num_computed
 
     def preempt(self, sequence: Sequence) -> None:
         """Take slot and blocks away; the sequence waits again with nothing computed."""
         del self.running[sequence.request_id]
         self._running[sequence.request.rank] -= 1
         self._waiting[sequence.request.rank] += 1
-        self._give_back(sequence)
+        self._release(sequence)
         sequence.most_computed = max(sequence.most_computed, sequence.num_computed)
-        sequence.num_computed = 0
+        sequence.num_computed = sequence.capacity = 0
+        sequence.num_preemptions += 1
         self._num_preemptions += 1
+
+    def _release(self, sequence: Sequence) -> None:
+        self._kv.commit(sequence.request_id, sequence.tokens, sequence.num_computed)
+        self._kv.free(sequence.request_id)
 
     # -- steps ----------------------------------------------------------------------------------
 
@@ -163,13 +192,19 @@ class Books:
             sequence.num_computed += num_tokens
             if start < sequence.most_computed:
                 self._num_recomputed += min(num_tokens, sequence.most_computed - start)
+            if start < sequence.tokens.num_prefix_tokens:
+                self._kv.commit(sequence.request_id, sequence.tokens, sequence.num_computed)
             if sequence.num_computed == sequence.num_tokens:
-                sequence.num_tokens += 1
-                finished = sequence.num_generated == sequence.request.num_output_tokens
-                if finished:
-                    self.leave(sequence)
-                emissions.append(Emission(sequence.request_id, finished))
+                emissions.append(self._generate(sequence))
         return emissions
+
+    def _generate(self, sequence: Sequence) -> Emission:
+        sequence.tokens.append(0)
+        sequence.num_tokens += 1
+        if sequence.num_generated < sequence.request.num_output_tokens:
+            return Emission(sequence.request_id, finished=False)
+        self.leave(sequence)
+        return Emission(sequence.request_id, True, sequence.num_cached, sequence.num_preemptions)
 
     # -- watching -------------------------------------------------------------------------------
 
@@ -178,7 +213,7 @@ class Books:
         return SchedulerStats(
             running=tuple(self._running),
             waiting=tuple(self._waiting),
-            kv_used=1 - self.free_blocks / self.shape.num_blocks,
+            kv_used=self._kv.num_held / self.shape.num_blocks,
             num_preemptions=self._num_preemptions,
             num_recomputed_tokens=self._num_recomputed,
             num_parked=self._num_parked,
@@ -186,17 +221,18 @@ class Books:
 
     def check_integrity(self, waiting: Seq[Sequence]) -> None:
         """Raise AssertionError that names what is off (G7, G9). `waiting`: the policy's line."""
-        held = sum(sequence.num_blocks for sequence in self.sequences.values())
-        assert held + self.free_blocks == self.shape.num_blocks, "blocks are lost or held twice"
-        assert self.free_blocks >= 0, "more blocks are held than there are"
+        self._kv.check_integrity()
+        if not self.running:
+            assert self._kv.num_held == 0, "nobody runs, and blocks are held"
         assert len(self.running) <= self.shape.max_num_seqs, "more sequences run than slots"
         for sequence in self.running.values():
-            enough = self.blocks(sequence.num_computed) <= sequence.num_blocks
+            enough = sequence.num_computed <= sequence.capacity
             assert enough, f"{sequence.request_id} computed more than it holds"
+            assert self._kv.resident(sequence.request_id), f"{sequence.request_id} holds nothing"
         places = {*self.running.values(), *waiting}
         assert places == set(self.sequences.values()), "somebody is known nowhere, or not known"
         assert len(places) == len(self.running) + len(waiting), "somebody both runs and waits"
-        assert all(s.num_blocks == s.num_computed == 0 for s in waiting), "a waiting one holds"
+        assert all(s.num_computed == 0 for s in waiting), "a waiting one holds"
         for counts, there in ((self._running, self.running.values()), (self._waiting, waiting)):
             for rank, count in enumerate(counts):
                 assert count == sum(s.request.rank == rank for s in there), "miscounted by rank"

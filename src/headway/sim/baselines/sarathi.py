@@ -104,8 +104,8 @@ class SarathiScheduler:
 
     def _try_to_admit(self, sequence: Sequence) -> bool:
         books = self._books
-        left = books.free_blocks - books.blocks(sequence.num_tokens)
-        if not books.has_slot or left < (self._watermark if books.running else 0):
+        kept = self._watermark if books.running else 0
+        if not books.has_slot or books.blocks_left(sequence) < kept:
             return False
         self._waiting.remove(sequence)
         books.admit(sequence)

@@ -107,12 +107,12 @@ class VllmScheduler:
         books, line = self._books, self._line
         left = self._budget - sum(planned.values())
         while left > 0 and books.has_slot and (sequence := line.first()) is not None:
-            if books.lacks(sequence, sequence.num_tokens):
+            if books.blocks_left(sequence) < 0:
                 return
-            num_tokens = min(sequence.num_left, left)
             line.admit(sequence)
             books.admit(sequence)
-            books.grow(sequence, num_tokens)
+            num_tokens = min(sequence.num_left, left)
+            books.grow(sequence, sequence.num_computed + num_tokens)
             planned[sequence] = num_tokens
             left -= num_tokens
 
