@@ -5,17 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.tier import Tiers
-from headway.flowcontrol.credits import UNKNOWN_LIMIT, free_credits, node_limit, tier_ceilings
+from headway.flowcontrol.credits import free_credits, known_slots, tier_ceilings
 
 TIERS = Tiers()
 LIMITS = st.integers(1, 500)
 
 
-def test_the_limit_is_configured_reported_or_careful() -> None:
-    assert node_limit(5, 64) == 5
-    assert node_limit(None, 64) == 64
-    assert node_limit(None, 0) == 1
-    assert node_limit(None, None) == UNKNOWN_LIMIT
+def test_the_less_of_configured_and_reported_is_meant() -> None:
+    assert known_slots(5, 64) == 5
+    assert known_slots(64, 5) == 5
+    assert known_slots(None, 64) == 64
+    assert known_slots(None, 0) == 1
+    assert known_slots(None, None) is None
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,11 @@ def pool(*limits: int | None) -> NodePool:
     return NodePool(nodes, TIERS)
 
 
+def fill(one: NodePool, node: Node, rank: int, count: int) -> None:
+    for _ in range(count):
+        one.take(node, rank)
+
+
 def state_of(node: Node) -> NodeState:
     return node.state
 
@@ -28,9 +33,8 @@ def test_an_unknown_node_is_neither_full_nor_free() -> None:
 
 def test_critical_goes_to_the_least_loaded_and_others_to_the_fullest_that_fits() -> None:
     one = pool(10, 10, 10)
-    one.nodes[0].inflight[2] = 4
-    one.nodes[1].inflight[2] = 7
-    one.nodes[2].inflight[2] = 9
+    for node, count in zip(one.nodes, (4, 7, 9), strict=True):
+        fill(one, node, 2, count)
     assert [one.place(rank, 0.0) for rank in (0, 1, 2)] == [
         *(one.nodes[0], one.nodes[1], one.nodes[1])
     ]
@@ -39,9 +43,9 @@ def test_critical_goes_to_the_least_loaded_and_others_to_the_fullest_that_fits()
 def test_avoided_nodes_are_the_last_resort() -> None:
     one = pool(1, 1)
     assert one.place(0, 0.0, {"n0"}) is one.nodes[1]
-    one.nodes[1].inflight[0] = 1
+    one.take(one.nodes[1], 0)
     assert one.place(0, 0.0, {"n0"}) is one.nodes[0]
-    one.nodes[0].inflight[0] = 1
+    one.take(one.nodes[0], 0)
     assert one.place(0, 0.0) is None
 
 
@@ -69,7 +73,7 @@ def test_after_failed_requests_a_node_serves_one_before_more() -> None:
     one.probed(node, ())
     assert state_of(node) is NodeState.PROBATION
     assert one.free(0.0) == [1, 1, 1]
-    node.inflight[2] = 1
+    one.take(node, 2)
     assert one.free(0.0) == [0, 0, 0]
     one.probed(node, ())
     assert state_of(node) is NodeState.PROBATION
@@ -126,7 +130,7 @@ def test_the_reported_limit_may_be_overcommitted_and_a_configured_one_not() -> N
         one.reported(node, 40)
     assert len(asked) == 2
     assert [node.limit for node in one.nodes] == [40, 20]
-    one.nodes[0].inflight[2] = 34
-    one.nodes[1].inflight[2] = 17
+    fill(one, one.nodes[0], 2, 34)
+    fill(one, one.nodes[1], 2, 17)
     assert one.nodes[0].free()[0] == 44 - 34
     assert one.nodes[1].free()[0] == 20 - 17

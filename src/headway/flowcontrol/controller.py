@@ -62,6 +62,7 @@ class _Waiter:
     request: QueuedRequest
     since: float
     avoid: Collection[str]
+    prefix: str | None
     answer: Lease | ShedError | None = None
     wake: asyncio.Future[None] | None = None
 
@@ -92,12 +93,18 @@ class FlowController:
         pool.on_change = self.pump
 
     async def acquire(
-        self, request: QueuedRequest, *, avoid: Collection[str] = (), again: bool = False
+        self,
+        request: QueuedRequest,
+        *,
+        avoid: Collection[str] = (),
+        prefix: str | None = None,
+        again: bool = False,
     ) -> Lease:
         """Wait for a place at a node. Whoever is cancelled leaves the queue at once.
 
-        `avoid` names nodes to use only if no other has room. `again` marks a request that a node
-        failed to start: having been accepted once, it waits even while no node is well.
+        `avoid` names nodes to use only if no other has room, `prefix` what the prompt begins with.
+        `again` marks a request that a node failed to start: having been accepted once, it waits
+        even while no node is well.
         Raises ShedError when it may not wait, or not any longer.
         """
         now = self._clock.now()
@@ -110,7 +117,7 @@ class FlowController:
             raise ShedError(decision.outcome, decision.retry_after_s)
         for request_id in decision.evicted:
             self._shed(request_id, Outcome.EVICTED_SATURATED, decision.evicted_retry_after_s)
-        waiter = _Waiter(request, now, avoid)
+        waiter = _Waiter(request, now, avoid, prefix)
         self._waiters[request.request_id] = waiter
         self.pump()
         if waiter.answer is None:
@@ -135,8 +142,10 @@ class FlowController:
 
     def release(self, request: QueuedRequest, node: Node, cost: float) -> None:
         """Called by `Lease.release`."""
-        node.inflight[request.rank] -= 1
-        self.dispatcher.settle(request.request_id, cost, self._clock.now())
+        now = self._clock.now()
+        self._pool.give_back(node, request.rank)
+        self._pool.tick(node, now)
+        self.dispatcher.settle(request.request_id, cost, now)
         self.pump()
 
     def pump(self) -> None:
@@ -171,13 +180,14 @@ class FlowController:
         for node in self._pool.nodes:
             assert not any(node.inflight), f"places at {node.name} were not given back"
         self.dispatcher.check_integrity()
+        self._pool.check_integrity()
 
     def _dispatch(self, request_id: str, now: float) -> None:
         waiter = self._waiters.pop(request_id)
         request = waiter.request
-        node = self._pool.place(request.rank, now, waiter.avoid)
+        node = self._pool.place(request.rank, now, waiter.avoid, waiter.prefix)
         assert node is not None, "dispatched without a credit"
-        node.inflight[request.rank] += 1
+        self._pool.take(node, request.rank, waiter.prefix)
         waiter.give(Lease(self, request, node, now - waiter.since))
 
     def _expire(self, request_id: str) -> None:

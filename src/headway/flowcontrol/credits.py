@@ -1,4 +1,4 @@
-"""How much may be in flight at one node, for each tier?
+"""How many more requests of each tier may be sent to one node?
 
 A node takes `limit` requests. Lower tiers leave the reserves of higher tiers free, so that a more
 urgent request finds a slot without waiting for anybody; what a higher tier already uses counts as
@@ -11,18 +11,14 @@ from math import ceil, floor
 
 from headway.core.tier import Tiers
 
-UNKNOWN_LIMIT = 8
-"""Requests in flight at a node that does not tell how many it runs: most engines run more, so its
-own queue, which no tier can overtake, stays empty."""
 OVERCOMMIT = 0.1
 """Share of the slots that the most urgent tier may send on top to a node that preempts."""
 
 
-def node_limit(configured: int | None, reported: int | None) -> int:
-    """Return the number of requests a node takes: as configured, as it says, or a careful guess."""
-    if configured is not None:
-        return configured
-    return UNKNOWN_LIMIT if reported is None else max(1, reported)
+def known_slots(configured: int | None, reported: int | None) -> int | None:
+    """Return the most requests a node is meant to have: the less of what is said; None: unsaid."""
+    told = [slots for slots in (configured, reported) if slots is not None]
+    return max(1, min(told)) if told else None
 
 
 def tier_ceilings(limit: int, tiers: Tiers, *, preempts: bool, policy: str) -> tuple[int, ...]:

@@ -1,16 +1,21 @@
-"""Which nodes may be sent to, and which of them gets the request?
+"""Which nodes may be sent to, and how many requests does each take now?
 
 A node that was never heard of is neither full nor free: it is used at a careful limit. One missed
 answer proves nothing; a refused connection does, and so do several failures in a row. A node that
 is out comes back when a probe finds it well, and after failed requests it has to serve one request
 before it gets more.
+
+Free of clocks and of asyncio: the gateway and the simulator drive the same pool.
 """
 
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 
+from headway.core.limits import NodeLimiter, WindowSignals
+from headway.core.routing import Router
 from headway.core.tier import Tiers
-from headway.flowcontrol.credits import free_credits, node_limit, tier_ceilings
+from headway.flowcontrol.credits import free_credits, known_slots, tier_ceilings
+from headway.flowcontrol.meter import NodeMeter
 
 FAILURES_UNTIL_DOWN = 3
 MAX_HOLD_S = 30.0
@@ -36,37 +41,62 @@ class Node:
         self.state = NodeState.UNKNOWN
         self.models: tuple[str, ...] = ()
         """The models it last said it serves."""
-        self.inflight = [0] * len(tiers)
         self.held_until = 0.0
         self.failures = 0
         """Requests that failed in a row."""
         self.missed_probes = 0
-        self.limit = node_limit(max_inflight, None)
+        self.limiter = NodeLimiter(max_inflight)
+        self.meter = NodeMeter([tier.target.tpot_s for tier in tiers.all])
         self._configured = max_inflight
+        self._preempts = False
+        self._inflight = [0] * len(tiers)
         self._ceilings: tuple[int, ...] = ()
         self._failed_requests = False
 
     @property
+    def inflight(self) -> Sequence[int]:
+        """Requests in flight, by rank."""
+        return self._inflight
+
+    @property
+    def limit(self) -> int:
+        """How many requests it takes."""
+        return self.limiter.limit
+
+    @property
     def load(self) -> float:
         """Requests in flight as a share of the limit."""
-        return sum(self.inflight) / self.limit
+        return sum(self._inflight) / self.limiter.limit
 
-    def is_usable(self, now: float) -> bool:
-        """Whether requests may be sent to it now, slots permitting."""
-        return self.state is not NodeState.DOWN and self.held_until <= now
+    def began(self, rank: int) -> None:
+        """One request more is in flight."""
+        self._inflight[rank] += 1
+        self.meter.began(sum(self._inflight))
 
-    def set_limit(self, reported: int | None, tiers: Tiers, policy: str) -> None:
-        """Recompute the ceilings. `reported` is the node's own number of slots, None if untold."""
-        self.limit = node_limit(self._configured, reported)
+    def ended(self, rank: int) -> None:
+        """One request less is in flight."""
+        self._inflight[rank] -= 1
+        self.meter.completions += 1
+
+    def reported(self, max_num_seqs: int) -> None:
+        """It told, in headway's words, how many it runs at once: it plans by tier itself."""
+        slots = known_slots(self._configured, max_num_seqs)
+        assert slots is not None, "a reported number is a number"
+        self.limiter.set_slots(slots, keeps_latency=True)
         # A limit that somebody set is meant; only the node's own figure may be overcommitted.
-        preempts = reported is not None and self._configured is None
-        self._ceilings = tier_ceilings(self.limit, tiers, preempts=preempts, policy=policy)
+        self._preempts = self._configured is None
+
+    def set_ceilings(self, tiers: Tiers, policy: str) -> None:
+        """Share the limit out among the tiers anew."""
+        self._ceilings = tier_ceilings(self.limit, tiers, preempts=self._preempts, policy=policy)
 
     def free(self) -> list[int]:
         """Return how many more requests of each rank it takes now."""
+        if self.state is NodeState.DOWN:
+            return [0] * len(self._inflight)
         if self.state is NodeState.PROBATION:
-            return [max(0, 1 - sum(self.inflight))] * len(self.inflight)
-        return free_credits(self.limit, self._ceilings, self.inflight)
+            return [max(0, 1 - sum(self._inflight))] * len(self._inflight)
+        return free_credits(self.limit, self._ceilings, self._inflight)
 
     def take_out(self, *, failed_requests: bool) -> None:
         """Send nothing more to it until a probe finds it well."""
@@ -83,28 +113,33 @@ class Node:
 
 
 class NodePool:
-    """The nodes of one gateway, all serving the same models. Only the event loop touches it.
+    """The nodes of one gateway, all serving the same models. Only one thread touches it.
 
-    `on_change` is called after every event that may let a queued request leave.
+    `on_change` is called after every event that may let a queued request leave. `adaptive`: limits
+    follow what nodes show; otherwise they stay as configured, reported or guessed.
     """
 
-    def __init__(self, nodes: Sequence[Node], tiers: Tiers, policy: str = "qos") -> None:
+    def __init__(
+        self, nodes: Sequence[Node], tiers: Tiers, policy: str = "qos", *, adaptive: bool = True
+    ) -> None:
         self.nodes = tuple(nodes)
         self.on_change: Callable[[], None] = _nothing
         self._tiers = tiers
         self._policy = policy
+        self._adaptive = adaptive
         self.models: frozenset[str] = frozenset()
         """The models that any node said it serves; empty while no node has told."""
+        self._router = Router(len(tiers))
+        self._numbers = {node.name: number for number, node in enumerate(self.nodes)}
+        self._held: set[Node] = set()
         for node in self.nodes:
-            node.set_limit(None, tiers, policy)
+            self._limit_moved(node)
 
-    def free(self, now: float) -> list[int]:
+    def free(self, now: float) -> Sequence[int]:
         """Return how many more requests of each rank may be sent now, over all nodes."""
-        total = [0] * len(self._tiers)
-        for node in self.nodes:
-            if node.is_usable(now):
-                total = [sum(pair) for pair in zip(total, node.free(), strict=True)]
-        return total
+        if self._held:
+            self._release(now)
+        return self._router.free
 
     def any_usable(self) -> bool:
         """Whether any node is not known to be out."""
@@ -116,43 +151,74 @@ class NodePool:
 
     def next_release(self, now: float) -> float | None:
         """Return when the first held node may be sent to again; None when none is held."""
-        times = [node.held_until for node in self.nodes if node.held_until > now]
-        return min(times) if times else None
+        return min((node.held_until for node in self._held if node.held_until > now), default=None)
 
-    def place(self, rank: int, now: float, avoid: Collection[str] = ()) -> Node | None:
+    def place(
+        self, rank: int, now: float, avoid: Collection[str] = (), prefix: str | None = None
+    ) -> Node | None:
         """Return the node for a request of `rank`, or None when no node has room for it.
 
-        The most urgent tier goes to the least loaded node. Every other goes to the fullest that has
-        room, so that lightly loaded nodes stay light for the urgent and can be taken away. Nodes
-        named in `avoid` are used only when no other has room.
+        Nodes named in `avoid` are used only when no other has room. `prefix` names what the prompt
+        begins with, in the name of its tenant.
         """
-        fitting = [n for n in self.nodes if n.is_usable(now) and n.free()[rank] > 0]
-        preferred = [n for n in fitting if n.name not in avoid] or fitting
-        if not preferred:
-            return None
-        choose = min if rank == 0 else max
-        return choose(preferred, key=lambda node: node.load)
+        if self._held:
+            self._release(now)
+        numbers = [self._numbers[name] for name in avoid if name in self._numbers]
+        number = self._router.choose(rank, numbers, prefix)
+        return None if number is None else self.nodes[number]
+
+    def take(self, node: Node, rank: int, prefix: str | None = None) -> None:
+        """A request of `rank` is sent to the node."""
+        node.began(rank)
+        if prefix is not None:
+            self._router.served(self._numbers[node.name], prefix)
+        self._refresh(node)
+
+    def give_back(self, node: Node, rank: int) -> None:
+        """A request of `rank` is no longer at the node, however it ended."""
+        node.ended(rank)
+        self._refresh(node)
+
+    def tick(self, node: Node, now: float) -> None:
+        """Let the node's limit follow what was seen of it, if that is enough by now."""
+        signals = node.meter.close(now, sum(node.inflight))
+        if signals is not None:
+            self.observe(node, signals, now)
+
+    def observe(self, node: Node, signals: WindowSignals, now: float) -> None:
+        """Let the node's limit follow what it did in a window that ended at `now`."""
+        before = node.limit
+        if self._adaptive and node.limiter.observe(signals) != before:
+            self._limit_moved(node)
+            if node.limit > before:
+                self.on_change()
 
     def succeeded(self, node: Node) -> None:
         """A request got an answer from the node."""
         node.failures = node.missed_probes = 0
         if node.state is not NodeState.UP:
             node.state = NodeState.UP
+            self._refresh(node)
             self.on_change()
 
     def failed(self, node: Node) -> None:
         """A request failed at the node: an error of its own, a lost connection or a time-out."""
         node.failures += 1
+        node.meter.failed = True
         if node.failures >= FAILURES_UNTIL_DOWN or node.state is NodeState.PROBATION:
-            node.take_out(failed_requests=True)
+            self._take_out(node, failed_requests=True)
 
     def refused(self, node: Node) -> None:
         """Nobody listens at the node's address."""
-        node.take_out(failed_requests=False)
+        self._take_out(node, failed_requests=False)
 
     def hold(self, node: Node, seconds: float, now: float) -> None:
         """The node says that it is full: send nothing for that long."""
         node.held_until = max(node.held_until, now + min(seconds, MAX_HOLD_S))
+        node.meter.failed = True
+        if node.held_until > now:
+            self._held.add(node)
+            self._refresh(node)
 
     def probed(self, node: Node, models: tuple[str, ...]) -> None:
         """A probe found the node well; empty `models` means it did not tell which it serves."""
@@ -160,18 +226,44 @@ class NodePool:
             node.models = models
             self.models = frozenset(model for n in self.nodes for model in n.models)
         node.bring_back()
+        self._refresh(node)
         self.on_change()
 
     def reported(self, node: Node, max_num_seqs: int) -> None:
         """The node told how many requests it runs at once."""
-        node.set_limit(max_num_seqs, self._tiers, self._policy)
+        node.reported(max_num_seqs)
+        self._limit_moved(node)
         self.on_change()
 
     def missed(self, node: Node) -> None:
         """A probe got no answer in time. Several in a row, and no answer to requests: it is out."""
         node.missed_probes += 1
         if node.missed_probes >= FAILURES_UNTIL_DOWN:
-            node.take_out(failed_requests=False)
+            self._take_out(node, failed_requests=False)
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError when a node's credits are not what it has. Linear; for tests."""
+        for rank, free in enumerate(self._router.free):
+            expected = sum(node.free()[rank] for node in self.nodes if node not in self._held)
+            assert free == expected, f"credits of rank {rank} have drifted"
+        self._router.check_integrity()
+
+    def _take_out(self, node: Node, *, failed_requests: bool) -> None:
+        node.take_out(failed_requests=failed_requests)
+        self._refresh(node)
+
+    def _release(self, now: float) -> None:
+        for node in [node for node in self._held if node.held_until <= now]:
+            self._held.discard(node)
+            self._refresh(node)
+
+    def _limit_moved(self, node: Node) -> None:
+        node.set_ceilings(self._tiers, self._policy)
+        self._refresh(node)
+
+    def _refresh(self, node: Node) -> None:
+        free = [0] * len(self._tiers) if node in self._held else node.free()
+        self._router.update(self._numbers[node.name], free, node.load)
 
 
 def _nothing() -> None:

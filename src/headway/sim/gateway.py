@@ -108,7 +108,7 @@ class QoSGateway:
 
     def submit_again(self, call: Call, now: float) -> None:
         """See `Gateway`."""
-        self._pool.nodes[call.node].inflight[call.rank] -= 1
+        self._pool.give_back(self._pool.nodes[call.node], call.rank)
         call.node = -1
         self._dispatcher.settle(call.request_id, 0.0, now)
         self._queue(call, now)
@@ -150,7 +150,7 @@ class QoSGateway:
 
     def settle(self, call: Call, num_cached: int, now: float, *, completed: bool) -> None:
         """See `Gateway`."""
-        self._pool.nodes[call.node].inflight[call.rank] -= 1
+        self._pool.give_back(self._pool.nodes[call.node], call.rank)
         cost = request_cost(self._prices, call.num_prompt_tokens, call.num_tokens, num_cached)
         self._dispatcher.settle(call.request_id, cost, now)
         if completed:
@@ -177,7 +177,7 @@ class QoSGateway:
         call = self._calls.pop(request_id)
         node = self._pool.place(call.rank, now)
         assert node is not None, "dispatched without a credit"
-        node.inflight[call.rank] += 1
+        self._pool.take(node, call.rank)
         self._door.send(call, self._index[node.name], now)
 
     def _expire(self, request_id: str, now: float) -> None:
