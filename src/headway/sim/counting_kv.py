@@ -192,11 +192,11 @@ class CountingKV:
         computed = max(0, table.num_committed // self.block_size - table.start)
         kept = min(table.num_own, computed) if self.enable_prefix_caching else 0
         self.num_free += table.num_own - kept
-        earlier = self._entries.get(table.tokens)
+        earlier = self._entries.get(table.tokens.key)
         if earlier is not None:
             self._forget(earlier)
         if kept:
-            left = _Entry(table.tokens, table.first_block, kept, 0, table.start)
+            left = _Entry(table.tokens.key, table.first_block, kept, 0, table.start)
             self._entries[left.key] = self._unheld[left.key] = left
             self.num_cached += kept
         if table.shared is not None:
@@ -235,7 +235,7 @@ class CountingKV:
         if shared is not None:
             whole = tokens.num_prefix_tokens // self.block_size
             num_shared = min(shared.num_blocks, whole, most)
-        left = self._entries.get(tokens)
+        left = self._entries.get(tokens.key)
         if left is not None and left.start <= num_shared:
             num_blocks = min(left.start + left.num_blocks, most)
             if num_blocks > num_shared:

@@ -170,7 +170,7 @@ def _sequence(request: SimRequest, arrival: int, tiers: Tiers, now: float) -> Se
     tokens = CountedTokens(num_prompt, request.prefix_id, request.num_prefix_tokens)
     engine_request = EngineRequest(
         request_id=request.request_id,
-        prompt_token_ids=CountedTokens(num_prompt),
+        prompt_token_ids=range(num_prompt),
         params=SamplingParams(max_tokens=request.max_tokens),
         rank=request.rank,
         tenant=request.tenant,

@@ -177,7 +177,7 @@ class Recorder:
         for rank, tokens in enumerate(step.num_tokens):
             second.service[rank] += tokens
             second.computed[rank] += tokens
-        if now < self.warmup_s:
+        if not self.warmup_s <= now < self.duration_s:
             return
         totals = self.steps
         totals.num_steps += 1

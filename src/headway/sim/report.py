@@ -49,7 +49,7 @@ def rows(runs: Sequence[RunReport]) -> list[tuple[str, ...]]:
         (run.policy, str(run.seed), *_tier_cells(tier))
         for run in runs
         for tier in run.tiers
-        if tier.num_submitted
+        if tier.num_submitted or tier.tokens_per_s > 0
     ]
 
 

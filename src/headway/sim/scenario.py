@@ -238,6 +238,8 @@ class Scenario(Struct, frozen=True, kw_only=True):
     """Requests that arrive earlier are served and not measured."""
     drain_s: float = 60.0
     seed: int = 0
+    load: float = 1.0
+    """Factor on the rates of all streams that are no backlog and no closed loop."""
     nodes: NodesConfig = field(default_factory=NodesConfig)
     gateway: GatewayOptions = field(default_factory=GatewayOptions)
     tiers: Tiers = field(default_factory=Tiers)
@@ -256,3 +258,4 @@ class ScenarioHead(Section, frozen=True, kw_only=True):
     warmup_s: _AtLeast0 = 0.0
     drain_s: _AtLeast0 = 60.0
     seed: Annotated[int, Meta(ge=0)] = 0
+    load: _Above0 = 1.0

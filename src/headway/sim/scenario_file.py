@@ -100,6 +100,7 @@ def parse_scenario(raw: Mapping[str, Any], folder: Path) -> Scenario:
         warmup_s=head.warmup_s,
         drain_s=head.drain_s,
         seed=head.seed,
+        load=head.load,
         nodes=_nodes(raw.get("nodes"), folder),
         gateway=decode(raw.get("gateway"), GatewayOptions, "gateway"),
         tiers=build_tiers(raw.get("tiers")),

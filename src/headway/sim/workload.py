@@ -92,21 +92,21 @@ class Source:
         return call
 
     def _open_times(self, rng: Random) -> Iterator[float]:
-        arrivals, times = self.stream.arrivals, self._times
+        arrivals, times, load = self.stream.arrivals, self._times, self._scenario.load
         if isinstance(arrivals, PoissonArrivals):
-            return _renewals(rng, arrivals, times)
+            return _renewals(rng, arrivals.rate * load, arrivals.cv, times)
         if isinstance(arrivals, StepsArrivals):
-            most = max(rate for _, rate in arrivals.rates)
-            return _thinned(rng, lambda at: _step_rate(arrivals, at), most, times)
+            most = load * max(rate for _, rate in arrivals.rates)
+            return _thinned(rng, lambda at: load * _step_rate(arrivals, at), most, times)
         if isinstance(arrivals, DiurnalArrivals):
-            most = arrivals.mean_rate * (1 + arrivals.amplitude)
-            return _thinned(rng, lambda at: _day_rate(arrivals, at), most, times)
+            most = load * arrivals.mean_rate * (1 + arrivals.amplitude)
+            return _thinned(rng, lambda at: load * _day_rate(arrivals, at), most, times)
         count = arrivals.count if isinstance(arrivals, BacklogArrivals) else 0
         return iter([times.start] * count if times.start < times.end else [])
 
     def _replay(self, arrivals: TraceArrivals, rng: Random) -> Iterator[Call]:
         for number, row in enumerate(read_trace(Path(arrivals.file), arrivals.token_divisor)):
-            at = self._times.start + row.arrival_s / arrivals.rate_factor
+            at = self._times.start + row.arrival_s / (arrivals.rate_factor * self._scenario.load)
             if at >= self._times.end:
                 return
             call = self._draw(at, rng)
@@ -164,11 +164,11 @@ def _output_of(row: TraceRow) -> int:
     return row.output_tokens
 
 
-def _renewals(rng: Random, arrivals: PoissonArrivals, times: _Times) -> Iterator[float]:
-    shape = 1 / (arrivals.cv * arrivals.cv)
+def _renewals(rng: Random, rate: float, cv: float, times: _Times) -> Iterator[float]:
+    shape = 1 / (cv * cv)
     at = times.start
     while True:
-        at += rng.gammavariate(shape, 1 / (shape * arrivals.rate))
+        at += rng.gammavariate(shape, 1 / (shape * rate))
         if at >= times.end:
             return
         yield at
