@@ -96,3 +96,15 @@ def test_two_processes_write_the_same_plan_log(tmp_path: Path, policy: str) -> N
     assert first == second
     assert first.count(b" step ") > 50
     assert first.count(b" end ") > 40
+
+
+def test_before_a_foreign_engine_the_gateway_learns_how_much_it_takes() -> None:
+    many = {**BULK, "arrivals": {"kind": "backlog", "count": 300}}
+    nodes = {"max_num_seqs": 64, "num_blocks": 2048, "first_limit": 4}
+    stream = scenario(CRITICAL, many, nodes=nodes, duration_s=20, drain_s=0)
+    limits = simulate(stream, "gateway+vllm-priority").limit
+    assert limits[0] == 4
+    known = [limit for limit in limits if limit is not None]
+    assert max(known) > 4
+    assert set(simulate(stream, "vllm-priority").limit) == {None}
+    assert set(simulate(stream, "headway").limit) == {64}

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from headway.core.outcome import Outcome
 from headway.sim.call import Call
 from headway.sim.gateway import Door
+from headway.sim.node import SimNode
 
 
 class Balancer:
@@ -43,6 +44,16 @@ class Balancer:
     def settle(self, call: Call, num_cached: int, now: float, *, completed: bool) -> None:
         """See `Gateway`."""
         self._inflight[call.node] -= 1
+
+    def token(self, call: Call, gap_s: float | None) -> None:
+        """See `Gateway`."""
+
+    def observe(self, nodes: Sequence[SimNode], now: float) -> None:
+        """See `Gateway`."""
+
+    def limit(self) -> int | None:
+        """See `Gateway`."""
+        return None
 
     def cancel(self, call: Call) -> None:
         """See `Gateway`."""

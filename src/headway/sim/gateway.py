@@ -15,9 +15,13 @@ from headway.core.cost import OutputEstimator, Prices, request_cost
 from headway.core.dispatch import Dispatch, Dispatcher, QueuedRequest, Shed, WaitUntil
 from headway.core.outcome import Outcome
 from headway.core.tier import Tiers
+from headway.flowcontrol.meter import NodeReport
 from headway.flowcontrol.nodes import Node, NodePool
 from headway.sim.call import Call
-from headway.sim.scenario import GatewayOptions
+from headway.sim.node import SimNode
+from headway.sim.scenario import NodesConfig, Scenario
+
+PROBE_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,15 @@ class Gateway(Protocol):
 
     def settle(self, call: Call, num_cached: int, now: float, *, completed: bool) -> None:
         """A call has ended at its node. `pump` follows."""
+
+    def token(self, call: Call, gap_s: float | None) -> None:
+        """A call's client got a token, `gap_s` after the one before."""
+
+    def observe(self, nodes: Sequence[SimNode], now: float) -> None:
+        """Look at what the nodes say of themselves; called each second."""
+
+    def limit(self) -> int | None:
+        """Return how many requests all nodes together take now; None: nobody limits them."""
 
     def cancel(self, call: Call) -> None:
         """The client of a call that waits here has left."""
@@ -74,28 +87,31 @@ class QoSGateway:
 
     def __init__(
         self,
+        scenario: Scenario,
         tiers: Tiers,
-        slots: Sequence[int],
         door: Door,
-        options: GatewayOptions,
         rng: Random,
         *,
-        max_inflight: int | None = None,
+        reporting: bool,
     ) -> None:
-        """Start with nodes of so many `slots`, all well."""
+        """Start with all nodes well. `reporting`: they tell how many requests they run at once."""
         self._tiers = tiers
         self._prices = Prices()
         self._door = door
-        self._options = options
+        self._options = scenario.gateway
+        self._reporting = reporting
         self._rng = rng
         self._dispatcher = Dispatcher(tiers, self._prices)
         self._outputs = OutputEstimator()
-        nodes = [Node(f"node-{n}", "", tiers, max_inflight) for n in range(len(slots))]
+        nodes = [_node(number, scenario.nodes, tiers) for number in range(scenario.nodes.count)]
         self._pool = NodePool(nodes, tiers)
         self._index = {node.name: index for index, node in enumerate(nodes)}
-        for node, num_slots in zip(nodes, slots, strict=True):
+        self._preemptions = [0] * len(nodes)
+        self._probed_at = 0.0
+        for node in nodes:
             self._pool.probed(node, ())
-            self._pool.reported(node, num_slots)
+            if reporting:
+                self._pool.reported(node, scenario.nodes.max_num_seqs)
         self._calls: dict[str, Call] = {}
         self._timer_at: float | None = None
 
@@ -150,11 +166,41 @@ class QoSGateway:
 
     def settle(self, call: Call, num_cached: int, now: float, *, completed: bool) -> None:
         """See `Gateway`."""
-        self._pool.give_back(self._pool.nodes[call.node], call.rank)
+        node = self._pool.nodes[call.node]
+        self._pool.give_back(node, call.rank)
+        self._pool.tick(node, now)
         cost = request_cost(self._prices, call.num_prompt_tokens, call.num_tokens, num_cached)
         self._dispatcher.settle(call.request_id, cost, now)
         if completed:
             self._outputs.observe(call.rank, call.tenant, call.num_tokens)
+
+    def token(self, call: Call, gap_s: float | None) -> None:
+        """See `Gateway`. headway's own engines keep their targets themselves."""
+        if not self._reporting:
+            self._pool.nodes[call.node].meter.tokens_came(call.rank, 1, gap_s)
+
+    def observe(self, nodes: Sequence[SimNode], now: float) -> None:
+        """See `Gateway`; the same pages as a probe reads."""
+        if now < self._probed_at + PROBE_EVERY_S:
+            return
+        self._probed_at = now
+        for number, (node, known) in enumerate(zip(nodes, self._pool.nodes, strict=True)):
+            if node.scheduler is None:
+                self._preemptions[number] = 0
+                continue
+            stats = node.scheduler.stats()
+            report = NodeReport(
+                num_waiting=sum(stats.waiting),
+                kv_used=stats.kv_used,
+                num_preemptions=stats.num_preemptions - self._preemptions[number],
+            )
+            self._preemptions[number] = stats.num_preemptions
+            known.meter.reported(report, now)
+            self._pool.tick(known, now)
+
+    def limit(self) -> int | None:
+        """See `Gateway`."""
+        return sum(node.limit for node in self._pool.nodes)
 
     def cancel(self, call: Call) -> None:
         """See `Gateway`."""
@@ -175,9 +221,10 @@ class QoSGateway:
 
     def _dispatch(self, request_id: str, now: float) -> None:
         call = self._calls.pop(request_id)
-        node = self._pool.place(call.rank, now)
+        prefix = f"{call.tenant}/{call.prefix_id}" if call.prefix_id else None
+        node = self._pool.place(call.rank, now, (), prefix)
         assert node is not None, "dispatched without a credit"
-        self._pool.take(node, call.rank)
+        self._pool.take(node, call.rank, prefix)
         self._door.send(call, self._index[node.name], now)
 
     def _expire(self, request_id: str, now: float) -> None:
@@ -228,3 +275,10 @@ class QoSGateway:
         for node in self._pool.nodes:
             assert not any(node.inflight), f"places at {node.name} were not given back"
         self._dispatcher.check_integrity()
+
+
+def _node(number: int, nodes: NodesConfig, tiers: Tiers) -> Node:
+    node = Node(f"node-{number}", "", tiers, nodes.max_inflight)
+    if nodes.first_limit is not None:
+        node.limiter.limit = nodes.first_limit
+    return node

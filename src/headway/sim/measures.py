@@ -107,6 +107,8 @@ class RunReport(Struct, frozen=True, kw_only=True):
     """Ends of the spans that `course` is about; the warm-up is among them."""
     course: list[Course]
     """By rank."""
+    limit: list[int | None]
+    """Requests that all nodes together took, at the end of each span; None: nobody limited them."""
 
 
 class _Columns:
@@ -185,6 +187,7 @@ def measure(
         num_waits_predicted=int(known.sum()),
         course_s=[float(end) for _, end in spans],
         course=[course(recorder, rank, spans) for rank in range(recorder.num_ranks)],
+        limit=[recorder.seconds[end - 1].limit for _, end in spans],
     )
 
 

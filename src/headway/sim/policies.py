@@ -24,22 +24,31 @@ POLICIES: dict[str, SchedulerFactory] = {
     "vtc": new_vtc,
 }
 """Each makes the scheduler of one engine."""
-QUEUED_AT_GATEWAY = frozenset({"headway", "strict"})
-"""Policies with headway's gateway before the nodes; before others stands a plain balancer, that
-sends each request to the node with the fewest as it comes."""
+REPORTING = frozenset({"headway", "strict"})
+"""Engines of headway's own: they tell the gateway what they run at once."""
+BEHIND_GATEWAY = "gateway+"
+"""Before another engine's name: with headway's gateway in front of it, which learns how much it
+takes. Without it, a plain balancer sends each request to the node with the fewest as it comes."""
+
+
+def is_queued(name: str) -> bool:
+    """Whether requests wait at headway's gateway, and not only in the engines."""
+    return name in REPORTING or name.startswith(BEHIND_GATEWAY)
 
 
 def new_scheduler(name: str, setup: PolicySetup) -> StepScheduler:
     """Return a new engine's scheduler. Raises ConfigError for a name that is not known."""
     check_policy(name)
-    return POLICIES[name](setup)
+    return POLICIES[name.removeprefix(BEHIND_GATEWAY)](setup)
 
 
 def check_policy(name: str) -> None:
     """Raise ConfigError for a name that is not known."""
-    if name not in POLICIES:
+    engine = name.removeprefix(BEHIND_GATEWAY)
+    if engine not in POLICIES or (engine != name and engine in REPORTING):
         known = ", ".join(POLICIES)
-        raise ConfigError("policy", f"there is no policy {name!r}, only {known}")
+        text = f"there is no policy {name!r}, only {known}; and {BEHIND_GATEWAY}fcfs and so on"
+        raise ConfigError("policy", text)
 
 
 def tiers_under(name: str, tiers: Tiers) -> Tiers:

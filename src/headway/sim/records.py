@@ -62,6 +62,8 @@ class Second:
     waiting: list[int]
     """Requests that wait at its end, at the gateway and in the engines."""
     running: list[int]
+    limit: int | None = None
+    """Requests that all nodes together took, at its end; None: nobody limited them."""
     kv_used: float = 0.0
     """Mean over the nodes that are up, at its end."""
     tenants: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -149,8 +151,9 @@ class Recorder:
         if call.arrival < self._latest_tick:
             self._open_before[key] -= 1
 
-    def token(self, call: Call, now: float) -> None:
-        """A client gets a token."""
+    def token(self, call: Call, now: float) -> float | None:
+        """A client gets a token. Return the time since the one before; None: it is the first."""
+        gap_s = None
         if call.first_at is None:
             call.first_at = now
             self._waits_no_more(call)
@@ -168,6 +171,7 @@ class Recorder:
         second.tokens[call.rank] += 1
         key = (call.rank, self._tenant(call))
         second.tenants[key] = second.tenants.get(key, 0.0) + service
+        return gap_s
 
     def step(self, running: Running, now: float) -> None:
         """A step is over."""
@@ -216,7 +220,9 @@ class Recorder:
         rows.num_preemptions.append(call.num_preemptions)
         rows.predicted_p90_s.append(-1.0 if call.predicted_p90_s is None else call.predicted_p90_s)
 
-    def tick(self, now: float, waiting: Sequence[int], nodes: Sequence[SimNode]) -> None:
+    def tick(
+        self, now: float, waiting: Sequence[int], limit: int | None, nodes: Sequence[SimNode]
+    ) -> None:
         """A second is over, `now`. `waiting`: at the gateway, by rank."""
         second = self._second
         stats = [node.scheduler.stats() for node in nodes if node.scheduler is not None]
@@ -224,6 +230,7 @@ class Recorder:
             second.waiting[rank] = waiting[rank] + sum(each.waiting[rank] for each in stats)
             second.running[rank] = sum(each.running[rank] for each in stats)
         second.kv_used = sum(each.kv_used for each in stats) / max(1, len(stats))
+        second.limit = limit
         second.backlogged = frozenset(key for key, n in self._open_before.items() if n > 0)
         self._open_before = dict(self._open)
         self._latest_tick = now

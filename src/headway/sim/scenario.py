@@ -182,7 +182,9 @@ class NodesConfig(Section, frozen=True, kw_only=True):
     spike_probability: _Share = 0.001
     spike_factor: Annotated[float, Meta(ge=1)] = 5.0
     max_inflight: _Count | None = None
-    """Most requests that the gateway keeps at one node; null: what the node reports."""
+    """Most requests that the gateway keeps at one node; null: what the node reports, or learns."""
+    first_limit: _Count | None = None
+    """Where the gateway's limit of a node that reports nothing starts; null: as it always does."""
     predictor_error: _Above0 = 1.0
     """Factor on the step times that the engine's predictor learns from; 1 is the truth."""
     retry_s: _AtLeast0 = 1.0

@@ -18,7 +18,7 @@ from headway.sim.cost_model import StepNoise, cost_model
 from headway.sim.gateway import Door, Gateway, QoSGateway
 from headway.sim.node import Running, SimNode
 from headway.sim.plan_log import PlanLog
-from headway.sim.policies import QUEUED_AT_GATEWAY, check_policy, new_scheduler, tiers_under
+from headway.sim.policies import REPORTING, check_policy, is_queued, new_scheduler, tiers_under
 from headway.sim.records import Recorder
 from headway.sim.scenario import NodeDown, Scenario
 from headway.sim.scheduler import EngineShape, PolicySetup, SimRequest
@@ -97,18 +97,13 @@ class World:
         )
 
     def _new_gateway(self) -> Gateway:
-        scenario, nodes = self.scenario, self.scenario.nodes
+        scenario = self.scenario
         door = Door(self._send, self._end, self._wake_at)
-        if self._policy not in QUEUED_AT_GATEWAY:
-            return Balancer(len(self._tiers), nodes.count, door)
-        return QoSGateway(
-            self._tiers,
-            [nodes.max_num_seqs] * nodes.count,
-            door,
-            scenario.gateway,
-            Random(f"{self.seed}/gateway"),
-            max_inflight=nodes.max_inflight,
-        )
+        if not is_queued(self._policy):
+            return Balancer(len(self._tiers), scenario.nodes.count, door)
+        rng = Random(f"{self.seed}/gateway")
+        reporting = self._policy in REPORTING
+        return QoSGateway(scenario, self._tiers, door, rng, reporting=reporting)
 
     def _schedule_all(self) -> None:
         for event in self.scenario.events:
@@ -204,7 +199,7 @@ class World:
         ended = False
         for emission in emissions:
             call = self._calls[emission.request_id]
-            self.recorder.token(call, now)
+            self.gateway.token(call, self.recorder.token(call, now))
             if emission.finished:
                 ended = True
                 call.num_preemptions += emission.num_preemptions
@@ -279,7 +274,9 @@ class World:
         self.gateway.pump(self._now)
 
     def _tick(self, second: int) -> None:
-        self.recorder.tick(self._now, self.gateway.waiting(), self.nodes)
+        self.gateway.observe(self.nodes, self._now)
+        gateway = self.gateway
+        self.recorder.tick(self._now, gateway.waiting(), gateway.limit(), self.nodes)
         if self._watch is not None:
             self._watch(self._now, self.recorder.num_ended)
         if self._now < self.scenario.duration_s + self.scenario.drain_s:
