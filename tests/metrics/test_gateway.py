@@ -7,6 +7,7 @@ READING = Reading(
     queue_depth=(1, 2),
     queue_tokens=(10, 20),
     nodes=(NodeReading(name="n0", up=True, limit=8, inflight=(3, 4)),),
+    desired_replicas=2,
 )
 
 
@@ -56,6 +57,7 @@ def test_gauges_come_from_the_reading() -> None:
         'headway_queue_tokens{tier="critical"} 10.0',
         'headway_node_up{node="n0"} 1.0',
         'headway_node_limit{node="n0"} 8.0',
+        "headway:desired_replicas 2.0",
         'headway_inflight{node="n0",tier="bulk"} 4.0',
     ):
         assert line in page.splitlines()

@@ -64,6 +64,14 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
         bool,
         Meta(description="Refuse (403) instead of lowering a tier that the key does not allow."),
     ] = False
+    adaptive_limits: Annotated[
+        bool,
+        Meta(description="Let the number of requests at a node follow what it shows."),
+    ] = True
+    replica_headroom: Annotated[
+        Annotated[float, Meta(ge=0)],
+        Meta(description="Share on top of the urgent load in `headway:desired_replicas`."),
+    ] = 0.3
     top_tenants: Annotated[
         _Count, Meta(description="Tenants with a metric label of their own; the rest is `other`.")
     ] = 20

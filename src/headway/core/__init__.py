@@ -18,6 +18,11 @@ Which request of that flow?                             ``ordering.py``     sort
 What waits in one tier, in which order does it leave?   ``lane.py``         `QueuedRequest`
 Does anything leave now, and if not, when?              ``dispatch.py``     `Dispatch`, `WaitUntil`
                                                                             or `Idle`
+How much may be in flight at one node?                  ``limits.py``       requests
+What did a node do in one window?                       ``window.py``       `WindowSignals`
+How is it lately, and does more bring more?             ``trend.py``        mean, gain
+Which node gets the request?                            ``routing.py``      node
+How many nodes would it take?                           ``replicas.py``     number
 Who waits for the engine, and how does the planner see  ``waiting_line.py`` candidates
 them?
 What does this step compute?                            ``batching.py``     step plan

@@ -23,7 +23,8 @@ from headway.core.dispatch import (
 from headway.core.outcome import Outcome
 from headway.core.tier import Tiers
 from headway.errors import HeadwayError
-from headway.flowcontrol.nodes import Node, NodePool
+from headway.flowcontrol.demand import DemandMeter, ReplicaMeter
+from headway.flowcontrol.nodes import Node, NodePool, NodeState
 
 
 class ShedError(HeadwayError):
@@ -83,10 +84,13 @@ class FlowController:
         *,
         policy: Policy = "qos",
         prices: Prices | None = None,
+        replica_headroom: float = 0.3,
     ) -> None:
         self.dispatcher = Dispatcher(tiers, Prices() if prices is None else prices, policy=policy)
         self._pool = pool
         self._clock = clock
+        self._demand = DemandMeter(tiers)
+        self._replicas = ReplicaMeter(self._demand, replica_headroom)
         self._waiters: dict[str, _Waiter] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -119,6 +123,7 @@ class FlowController:
             self._shed(request_id, Outcome.EVICTED_SATURATED, decision.evicted_retry_after_s)
         waiter = _Waiter(request, now, avoid, prefix)
         self._waiters[request.request_id] = waiter
+        self._demand.joined(request)
         self.pump()
         if waiter.answer is None:
             await self._wait(waiter)
@@ -135,7 +140,8 @@ class FlowController:
             if isinstance(waiter.answer, Lease):
                 # Dispatched and cancelled in the same turn of the loop: nothing was sent.
                 waiter.answer.release(0.0)
-            elif self._waiters.pop(waiter.request.request_id, None) is not None:
+            elif waiter.request.request_id in self._waiters:
+                self._leave(waiter.request.request_id)
                 self.dispatcher.remove(waiter.request.request_id)
                 self.pump()
             raise
@@ -145,6 +151,7 @@ class FlowController:
         now = self._clock.now()
         self._pool.give_back(node, request.rank)
         self._pool.tick(node, now)
+        self._demand.served(request.rank, cost, now)
         self.dispatcher.settle(request.request_id, cost, now)
         self.pump()
 
@@ -159,6 +166,11 @@ class FlowController:
                 break
             self._dispatch(decision.request_id, now)
         self._set_timer(decision.at if isinstance(decision, WaitUntil) else None, now)
+
+    def desired_replicas(self) -> int:
+        """Return how many nodes there should be, going by what is asked of those there are."""
+        live = sum(node.state is not NodeState.DOWN for node in self._pool.nodes)
+        return self._replicas.desired(self.dispatcher.drain_rate, live, self._clock.now())
 
     def close(self) -> None:
         """Accept nothing more; what waits keeps leaving."""
@@ -181,9 +193,10 @@ class FlowController:
             assert not any(node.inflight), f"places at {node.name} were not given back"
         self.dispatcher.check_integrity()
         self._pool.check_integrity()
+        self._demand.check_idle()
 
     def _dispatch(self, request_id: str, now: float) -> None:
-        waiter = self._waiters.pop(request_id)
+        waiter = self._leave(request_id)
         request = waiter.request
         node = self._pool.place(request.rank, now, waiter.avoid, waiter.prefix)
         assert node is not None, "dispatched without a credit"
@@ -199,7 +212,12 @@ class FlowController:
         self._shed(request_id, outcome, retry_after_s(wait_s))
 
     def _shed(self, request_id: str, outcome: Outcome, wait_s: float) -> None:
-        self._waiters.pop(request_id).give(ShedError(outcome, wait_s))
+        self._leave(request_id).give(ShedError(outcome, wait_s))
+
+    def _leave(self, request_id: str) -> _Waiter:
+        waiter = self._waiters.pop(request_id)
+        self._demand.left(waiter.request)
+        return waiter
 
     def _set_timer(self, at: float | None, now: float) -> None:
         if self._timer is not None:

@@ -83,6 +83,7 @@ class Gateway:
             queue_depth=[dispatcher.queue_depth(rank) for rank in ranks],
             queue_tokens=[dispatcher.queued_tokens(rank) for rank in ranks],
             nodes=[_reading(node) for node in self.pool.nodes],
+            desired_replicas=self.controller.desired_replicas(),
         )
 
 
@@ -91,9 +92,16 @@ def build_gateway(config: Config, *, clock: Clock | None = None) -> Gateway:
     clock = MonotonicClock() if clock is None else clock
     settings, tiers, prices = config.gateway, config.tiers, Prices()
     nodes = [Node(node.name, node.url, tiers, node.max_inflight) for node in config.nodes]
-    pool = NodePool(nodes, tiers, settings.policy)
+    pool = NodePool(nodes, tiers, settings.policy, adaptive=settings.adaptive_limits)
     client = NodeClient(connect_timeout_s=settings.connect_timeout_s)
-    controller = FlowController(tiers, pool, clock, policy=settings.policy, prices=prices)
+    controller = FlowController(
+        tiers,
+        pool,
+        clock,
+        policy=settings.policy,
+        prices=prices,
+        replica_headroom=settings.replica_headroom,
+    )
     metrics = GatewayMetrics(
         [tier.name for tier in tiers.all],
         top_tenants=settings.top_tenants,
@@ -106,7 +114,7 @@ def build_gateway(config: Config, *, clock: Clock | None = None) -> Gateway:
         controller=controller,
         pool=pool,
         client=client,
-        prober=Prober(pool, client),
+        prober=Prober(pool, client, clock),
         exchanges=Exchanges(clock, metrics, ring, jobs.cost),
         ring=ring,
         metrics=metrics,

@@ -38,6 +38,8 @@ class FakeNode:
     behaviour: Behaviour = field(default_factory=Behaviour)
     script: deque[Behaviour] = field(default_factory=deque)
     """Behaviours of the next completions, one each, before `behaviour` applies."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Further series of /metrics, by name and labels."""
     health_status: int = 200
     metrics_gate: asyncio.Event | None = None
     """/metrics hangs until this event."""
@@ -155,6 +157,7 @@ class FakeNode:
             lines.append(
                 f'headway:max_num_seqs{{model_name="{self.models[0]}"}} {self.max_num_seqs}.0'
             )
+        lines.extend(f"{series} {value}" for series, value in self.metrics.items())
         return "\n".join([*lines, ""]).encode()
 
     async def _complete(self, request: Received, out: "ResponseWriter") -> None:

@@ -22,6 +22,7 @@ from headway.gateway.identity import PRIORITY_ASKED_HEADER, Identity
 from headway.gateway.job import Endpoint, Job, JobMaker
 from headway.gateway.node_stream import NodeStream
 from headway.gateway.relay import Relay
+from headway.gateway.token_pace import TokenPace
 from headway.metrics.gateway import GatewayMetrics
 from headway.wire.event_stream import EventStream, WriteTimeoutError
 from headway.wire.http import (
@@ -115,8 +116,9 @@ class Generator:
             )
             return translator.whole(data)
 
-        _, body = await self._forward.send(exchange, job, ask)
+        node, body = await self._forward.send(exchange, job, ask)
         exchange.tokens = translator.counts
+        node.meter.tokens_came(job.queued.rank, exchange.tokens.completion_tokens)
         exchange.answered = True
         self._complete(exchange, job)
         await send_bytes(send, 200, body, exchange.headers)
@@ -146,7 +148,7 @@ class Generator:
 
         node, relay = await self._forward.send(exchange, job, ask)
         try:
-            last = await self._pass_on(exchange, relay, out)
+            last = await self._pass_on(exchange, node, relay, out)
         except NodeError as error:
             self._forward.blame(node, error)
             raise
@@ -176,21 +178,14 @@ class Generator:
             raise
         return relay
 
-    async def _pass_on(self, exchange: Exchange, relay: Relay, out: EventStream) -> bytes:
+    async def _pass_on(
+        self, exchange: Exchange, node: Node, relay: Relay, out: EventStream
+    ) -> bytes:
         """Relay everything but the last frames, and return those."""
-        rank = exchange.rank or 0
-        translator = relay.translator
-        num_events, last_at = 0, exchange.arrival
+        pace = TokenPace(exchange, relay.translator, node.meter, self._metrics, self._clock)
         while True:
             frames = await relay.next()
-            now = self._clock.now()
-            if translator.num_events > num_events:
-                if exchange.ttft_s is None:
-                    exchange.ttft_s = now - exchange.arrival
-                    self._metrics.first_token(rank, exchange.ttft_s)
-                else:
-                    self._metrics.next_token(rank, now - last_at)
-                num_events, last_at = translator.num_events, now
+            pace.read()
             if relay.done:
                 await relay.stream.finish()
                 if not out.started:
@@ -200,7 +195,8 @@ class Generator:
                 if not out.started:
                     await out.start()
                 await out.write(frames)
-                exchange.answered = translator.answered
+                pace.written()
+                exchange.answered = relay.translator.answered
 
     def _complete(self, exchange: Exchange, job: Job) -> None:
         """The node is done and the answer is whole."""

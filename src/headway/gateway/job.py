@@ -23,6 +23,7 @@ from headway.core.cost import (
 from headway.core.tier import Tier
 from headway.gateway.events import Translator
 from headway.gateway.identity import Caller
+from headway.gateway.prefix import prefix_key
 from headway.wire.chat import ChatCompletionRequest, decode_chat
 from headway.wire.completions import CompletionRequest, decode_completion
 from headway.wire.node import PRIORITY_HEADER, REQUEST_ID_HEADER, XARG_TENANT, XARG_WEIGHT
@@ -61,6 +62,8 @@ class Job:
     request: Request
     service_tier: str
     num_prompt_tokens: int
+    prefix: str | None = None
+    """What the prompt begins with, for choosing a node that has it; None: too short to matter."""
 
     def translator(self) -> Translator:
         """Return what turns one node's answer into the client's."""
@@ -99,9 +102,10 @@ class JobMaker:
         prompt_tokens = count_prompt_tokens(request)
         per_choice = self._outputs.expected(tier.rank, caller.tenant, request.max_output_tokens)
         output_tokens = per_choice * request.num_choices
+        salt = derive_salt(caller.tenant, "" if request.cache_salt is None else request.cache_salt)
         return Job(
             path=endpoint.path,
-            body=node_body(request, caller),
+            body=node_body(request, caller, salt),
             headers={
                 "Content-Type": "application/json",
                 PRIORITY_HEADER: str(tier.priority),
@@ -120,6 +124,7 @@ class JobMaker:
             request=request,
             service_tier=tier.service_tier,
             num_prompt_tokens=prompt_tokens,
+            prefix=prefix_key(request, salt),
         )
 
     def cost(self, prompt_tokens: int, output_tokens: int, cached_tokens: int) -> float:
@@ -144,19 +149,18 @@ def count_prompt_tokens(request: Request) -> int:
     )
 
 
-def node_body(request: Request, caller: Caller) -> bytes:
-    """Return the body for the node."""
+def node_body(request: Request, caller: Caller, salt: str) -> bytes:
+    """Return the body for the node; `salt` is that of the tenant's prefix cache."""
     options = None
     if request.streams:
         continuous = True if request.continuous_usage else None
         options = StreamOptions(include_usage=True, continuous_usage_stats=continuous)
-    salt = "" if request.cache_salt is None else request.cache_salt
     ours = msgspec.structs.replace(
         request,
         stream_options=options,
         service_tier=None,
         priority=None,
-        cache_salt=derive_salt(caller.tenant, salt),
+        cache_salt=salt,
         vllm_xargs={XARG_TENANT: caller.tenant, XARG_WEIGHT: caller.weight},
     )
     return msgspec.json.encode(ours)

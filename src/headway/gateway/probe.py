@@ -1,4 +1,4 @@
-"""Is a node well, which models does it serve, and how many requests does it run at once?
+"""Is a node well, which models does it serve, and what does it say of its load?
 
 Health decides whether work is sent; /metrics only tells how much. So a node whose metrics hang or
 lack a series still serves, at the limit last known or at the careful one.
@@ -6,14 +6,15 @@ lack a series still serves, at the limit last known or at the careful one.
 
 import asyncio
 import logging
-import re
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from headway.clock import Clock
 from headway.errors import NodeError
 from headway.flowcontrol.nodes import Node, NodePool, NodeState
 from headway.gateway.node_client import NodeClient, NodeRefusedError
+from headway.gateway.node_metrics import NodePage, read_page, report_between
 from headway.wire.models import ModelCard, ModelList
 
 PROBE_TIMEOUT_S = 2.0
@@ -23,9 +24,6 @@ FIRST_INTERVAL_S = 0.25
 MAX_INTERVAL_S = 5.0
 
 _log = logging.getLogger(__name__)
-_MAX_NUM_SEQS = re.compile(
-    rb"^headway:max_num_seqs(?:\{[^}]*\})? ([0-9]+)(?:\.0)?\s*$", re.MULTILINE
-)
 
 
 class _Card(Struct):
@@ -45,9 +43,11 @@ _DECODER = msgspec.json.Decoder(_Cards)
 class Prober:
     """Probes every node of a pool, each in a task of its own, between `start` and `stop`."""
 
-    def __init__(self, pool: NodePool, client: NodeClient) -> None:
+    def __init__(self, pool: NodePool, client: NodeClient, clock: Clock) -> None:
         self._pool = pool
         self._client = client
+        self._clock = clock
+        self._pages: dict[str, NodePage] = {}
         self._cards: dict[str, list[_Card]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -83,9 +83,10 @@ class Prober:
             # A node without such a page answers 404 and is well; 5xx says that it is not.
             if status < 500:
                 self._pool.probed(node, await self._ask_models(node))
-                await self._ask_limit(node)
+                await self._ask_load(node)
             else:
                 self._pool.refused(node)
+        self._pool.tick(node, self._clock.now())
         if node.state is not before:
             level = logging.WARNING if node.state is NodeState.DOWN else logging.INFO
             _log.log(level, "node %s is %s, was %s", node.name, node.state, before)
@@ -111,14 +112,19 @@ class Prober:
             self._cards[node.name] = cards
         return tuple(card.id for card in cards)
 
-    async def _ask_limit(self, node: Node) -> None:
+    async def _ask_load(self, node: Node) -> None:
         try:
             status, body = await self._client.get(node, "/metrics", timeout_s=PROBE_TIMEOUT_S)
         except NodeError:
             return
-        found = _MAX_NUM_SEQS.search(body) if status == 200 else None
-        if found is not None:
-            self._pool.reported(node, int(found[1]))
+        if status != 200:
+            return
+        page = read_page(body)
+        if page.max_num_seqs is not None:
+            self._pool.reported(node, page.max_num_seqs)
+        report = report_between(self._pages.get(node.name), page)
+        self._pages[node.name] = page
+        node.meter.reported(report, self._clock.now())
 
 
 def _model_card(card: _Card) -> ModelCard:

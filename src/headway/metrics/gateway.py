@@ -49,6 +49,7 @@ class Reading:
     queue_depth: Sequence[int]
     queue_tokens: Sequence[int]
     nodes: Sequence[NodeReading]
+    desired_replicas: int
 
 
 class BoundedLabels:
@@ -265,7 +266,9 @@ class GatewayMetrics(Collector):
             limit.add_metric([node.name], node.limit)
             for rank, tier in enumerate(self._tier_names):
                 inflight.add_metric([node.name, tier], node.inflight[rank])
-        yield from (up, limit, inflight)
+        desired = GaugeMetricFamily("headway:desired_replicas", "How many nodes it would take.")
+        desired.add_metric([], now.desired_replicas)
+        yield from (up, limit, inflight, desired)
 
     def _model_label(self, model: str | None) -> str:
         if model is None:
