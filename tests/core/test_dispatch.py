@@ -18,7 +18,7 @@ from headway.core import (
     WaitUntil,
 )
 from tests.core.scenario import NO_FLOORS, PATIENT, bounded, request
-from tests.core.test_floors import shortfall
+from tests.core.windows import shortfall
 
 ALL_FREE = (1, 1, 1)
 FLOORS = tuple(tier.floor for tier in DEFAULT_TIERS)

@@ -5,21 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.floors import FloorLedger
+from tests.core.windows import shortfall
 
 MAX_COST = 10.0
-
-
-def shortfall(floor: float, served: list[tuple[float, float]]) -> float:
-    """Return the most that floor * total exceeds the own service in any window of `served`.
-
-    `served` holds (total, own) of each step. All windows at once, by the lowest prefix so far.
-    """
-    prefix, lowest, worst = 0.0, 0.0, 0.0
-    for total, own in served:
-        prefix += floor * total - own
-        worst = max(worst, prefix - lowest)
-        lowest = min(lowest, prefix)
-    return worst
 
 
 STEPS = st.lists(

@@ -5,6 +5,7 @@ rank and tenant was served is counted in prices, by step.
 """
 
 from collections import Counter
+from collections.abc import Collection
 from itertools import count
 
 from headway.core.predictor import StepCoefficients, StepFeatures
@@ -36,6 +37,7 @@ class Drive:
         caching: bool = False,
         budget: int = BUDGET,
         machine: StepCoefficients = TIMELESS,
+        max_preemptions: int = 3,
     ) -> None:
         limits = StepLimits(slots, budget, tiers)
         self.kv = KVCache(num_blocks, 16, enable_prefix_caching=caching)
@@ -47,7 +49,7 @@ class Drive:
             self.stats,
             num_ranks=len(tiers),
             fcfs=False,
-            max_preemptions=3,
+            max_preemptions=max_preemptions,
         )
         self.now = 0.0
         self.machine = machine
@@ -60,36 +62,51 @@ class Drive:
         """When which sequence got a token, in order."""
 
     def add(
-        self, rank: int, size: int, length: int, tenant: str = "", weight: float = 1.0
+        self,
+        rank: int,
+        size: int,
+        length: int,
+        tenant: str = "",
+        weight: float = 1.0,
+        *,
+        first_token: int = 1,
+        answers: int = 1,
     ) -> Sequence:
-        """Let one sequence wait."""
+        """Let a request wait; return the first of its sequences.
+
+        Prompts of one tenant that begin with the same token share their prefix.
+        """
         number = next(self.serial)
+        prompt = (first_token,) + (1,) * (size - 1)
         wanted = EngineRequest(
             request_id=f"r{number}",
-            prompt_token_ids=(1,) * size,
-            params=SamplingParams(max_tokens=length, ignore_eos=True),
+            prompt_token_ids=prompt,
+            params=SamplingParams(max_tokens=length, ignore_eos=True, n=answers),
             rank=rank,
             tenant=tenant,
             weight=weight,
         )
-        sequence = Sequence(
-            sequence_id=f"r{number}/0",
-            request=wanted,
-            index=0,
-            rank=rank,
-            arrival=number,
-            key=float(number),
-            seed=0,
-            max_tokens=length,
-            token_ids=[1] * size,
-            arrived_s=self.now,
-        )
-        self.sequences[sequence.sequence_id] = sequence
-        self.scheduler.add([sequence], self.now)
-        return sequence
+        sequences = [
+            Sequence(
+                sequence_id=f"r{number}/{index}",
+                request=wanted,
+                index=index,
+                rank=rank,
+                arrival=number * 8 + index,
+                key=float(number),
+                seed=0,
+                max_tokens=length,
+                token_ids=list(prompt),
+                arrived_s=self.now,
+            )
+            for index in range(answers)
+        ]
+        self.sequences |= {sequence.sequence_id: sequence for sequence in sequences}
+        self.scheduler.add(sequences, self.now)
+        return sequences[0]
 
-    def step(self) -> ScheduledStep:
-        """Run a step, of which there must be one."""
+    def step(self, failing: Collection[str] = ()) -> ScheduledStep:
+        """Run a step, of which there must be one. Those of `failing` that it computes fail."""
         step = self.scheduler.schedule(self.now)
         assert step is not None
         self.now += self.machine.time_s(features(step))
@@ -105,7 +122,8 @@ class Drive:
                 sampled[computed.sequence_id] = SampledToken(1)
                 self.emitted.append((self.now, computed.sequence_id))
         self.service.append(served)
-        self.scheduler.update(step, StepResult(sampled))
+        failed = {name: "failed" for name in sampled if name in failing}
+        self.scheduler.update(step, StepResult(sampled, failed))
         self.scheduler.check_integrity()
         return step
 
