@@ -45,7 +45,7 @@ class Balancer:
         """See `Gateway`."""
         self._inflight[call.node] -= 1
 
-    def token(self, call: Call, gap_s: float | None) -> None:
+    def tokens(self, calls: Sequence[Call], now: float) -> None:
         """See `Gateway`."""
 
     def observe(self, nodes: Sequence[SimNode], now: float) -> None:

@@ -26,6 +26,8 @@ class Call:
     caller: int = -1
     """Which of a closed loop's callers waits for it; -1: nobody's turn depends on it."""
 
+    account: int = -1
+    """Number of its tenant within its tier, in the records."""
     node: int = -1
     """Where it is now; -1: nowhere yet, or not any longer."""
     sent_at: float | None = None

@@ -48,8 +48,8 @@ class Gateway(Protocol):
     def settle(self, call: Call, num_cached: int, now: float, *, completed: bool) -> None:
         """A call has ended at its node. `pump` follows."""
 
-    def token(self, call: Call, gap_s: float | None) -> None:
-        """A call's client got a token, `gap_s` after the one before."""
+    def tokens(self, calls: Sequence[Call], now: float) -> None:
+        """Each of these calls' clients gets a token; the one before was at `last_at`."""
 
     def observe(self, nodes: Sequence[SimNode], now: float) -> None:
         """Look at what the nodes say of themselves; called each second."""
@@ -174,10 +174,12 @@ class QoSGateway:
         if completed:
             self._outputs.observe(call.rank, call.tenant, call.num_tokens)
 
-    def token(self, call: Call, gap_s: float | None) -> None:
+    def tokens(self, calls: Sequence[Call], now: float) -> None:
         """See `Gateway`. headway's own engines keep their targets themselves."""
         if not self._reporting:
-            self._pool.nodes[call.node].meter.tokens_came(call.rank, 1, gap_s)
+            for call in calls:
+                gap_s = None if call.first_at is None else now - call.last_at
+                self._pool.nodes[call.node].meter.tokens_came(call.rank, 1, gap_s)
 
     def observe(self, nodes: Sequence[SimNode], now: float) -> None:
         """See `Gateway`; the same pages as a probe reads."""

@@ -5,6 +5,7 @@ and rates are over the time from then to the end of arrivals.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -17,6 +18,7 @@ from headway.sim.records import GAP_UNIT_S, OUTCOMES, Recorder
 from headway.sim.scenario import Scenario
 from headway.sim.shares import jain_index, least_share
 
+MOST_TENANTS = 100
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
@@ -55,9 +57,10 @@ class TierReport(Struct, frozen=True, kw_only=True):
 
 
 class TenantReport(Struct, frozen=True, kw_only=True):
-    """What one tenant got."""
+    """What one tenant got in one tier."""
 
     tenant: str
+    tier: str
     weight: float
     service_share: float
     num_submitted: int
@@ -73,7 +76,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
     duration_s: float
     tiers: list[TierReport]
     tenants: list[TenantReport]
-    """Those that got most, up to 20."""
+    """Those that got most, up to `MOST_TENANTS`."""
     num_requests: int
     num_steps: int
     tokens_per_s: float
@@ -119,7 +122,7 @@ class _Columns:
         arrival = np.array(rows.arrival)
         counts = (arrival >= recorder.warmup_s) & (arrival < recorder.duration_s)
         self.rank = np.array(rows.rank)[counts]
-        self.tenant = np.array(rows.tenant)[counts]
+        self.account = np.array(rows.account)[counts]
         self.outcome = np.array(rows.outcome)[counts]
         self.wait_s = np.array(rows.wait_s)[counts]
         self.ttft_s = np.array(rows.ttft_s)[counts]
@@ -156,7 +159,7 @@ def measure(
     engines = recorder.engines
     computed = sum(each for second in recorder.seconds for each in second.computed)
     spans = course_spans(len(recorder.seconds))
-    jain = jain_index(seconds, recorder.weights)
+    jain = jain_index(seconds, recorder.accounts)
     known = (columns.predicted_p90_s >= 0) & (columns.wait_s >= 0)
     return RunReport(
         scenario=scenario.name,
@@ -164,7 +167,7 @@ def measure(
         seed=seed,
         duration_s=span_s,
         tiers=[_tier(tier, columns, recorder, service, span_s) for tier in scenario.tiers.all],
-        tenants=_tenants(columns, recorder),
+        tenants=_tenants(columns, recorder, scenario.tiers.all),
         num_requests=recorder.num_arrived,
         num_steps=steps,
         tokens_per_s=sum(sum(each.tokens) for each in seconds) / span_s,
@@ -220,23 +223,24 @@ def _tier(
     )
 
 
-def _tenants(columns: _Columns, recorder: Recorder) -> list[TenantReport]:
-    names = list(recorder.tenants)
-    service = np.zeros(len(names))
+def _tenants(columns: _Columns, recorder: Recorder, tiers: Sequence[Tier]) -> list[TenantReport]:
+    accounts = recorder.accounts
+    service = np.zeros(len(accounts))
     for second in recorder.seconds[int(recorder.warmup_s) : int(recorder.duration_s)]:
-        for (_, tenant), amount in second.tenants.items():
-            service[tenant] += amount
+        for number, amount in second.accounts.items():
+            service[number] += amount
     total = service.sum()
-    most = sorted(range(len(names)), key=lambda tenant: (-service[tenant], tenant))[:20]
+    most = sorted(range(len(accounts)), key=lambda number: (-service[number], number))
     return [
         TenantReport(
-            tenant=names[tenant],
-            weight=recorder.weights[tenant],
-            service_share=_ratio(float(service[tenant]), float(total)) or 0.0,
-            num_submitted=int((columns.tenant == tenant).sum()),
-            num_completed=int(((columns.tenant == tenant) & columns.completed).sum()),
+            tenant=accounts[number].tenant,
+            tier=tiers[accounts[number].rank].name,
+            weight=accounts[number].weight,
+            service_share=_ratio(float(service[number]), float(total)) or 0.0,
+            num_submitted=int((columns.account == number).sum()),
+            num_completed=int(((columns.account == number) & columns.completed).sum()),
         )
-        for tenant in most
+        for number in most[:MOST_TENANTS]
     ]
 
 

@@ -6,7 +6,7 @@ between tokens. Nothing is judged here.
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from headway.core.outcome import Outcome
@@ -27,7 +27,7 @@ class Rows:
 
     def __init__(self) -> None:
         self.rank = array("b")
-        self.tenant = array("l")
+        self.account = array("l")
         self.outcome = array("b")
         self.arrival = array("d")
         self.wait_s = array("d")
@@ -49,6 +49,15 @@ class Rows:
         return len(self.rank)
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One tenant within one tier."""
+
+    rank: int
+    tenant: str
+    weight: float
+
+
 @dataclass(slots=True)
 class Second:
     """What one second brought. Lists are by rank."""
@@ -66,10 +75,10 @@ class Second:
     """Requests that all nodes together took, at its end; None: nobody limited them."""
     kv_used: float = 0.0
     """Mean over the nodes that are up, at its end."""
-    tenants: dict[tuple[int, int], float] = field(default_factory=dict)
-    """Service by rank and tenant: the prompt with the first token, then each token."""
-    backlogged: frozenset[tuple[int, int]] = frozenset()
-    """Ranks and tenants of which something has waited for its first token all through it."""
+    accounts: dict[int, float] = field(default_factory=dict)
+    """Service by account: the prompt with the first token, then each token."""
+    backlogged: frozenset[int] = frozenset()
+    """Accounts of which something has waited for its first token all through it."""
     num_steps: int = 0
 
 
@@ -107,11 +116,12 @@ class Recorder:
         self.steps = StepTotals()
         self.longest_step_s = 0.0
         self.engines: list[SchedulerStats] = []
-        self.tenants: dict[str, int] = {}
-        self.weights: list[float] = []
+        self.accounts: list[Account] = []
+        self._numbers: dict[tuple[int, str], int] = {}
         self.num_arrived = 0
-        self._open: Counter[tuple[int, int]] = Counter()
-        self._open_before: dict[tuple[int, int], int] = {}
+        self._open: Counter[int] = Counter()
+        """Requests of each account that wait for their first token."""
+        self._open_before: dict[int, int] = {}
         """Those of them that were open at the latest tick, too."""
         self._latest_tick = 0.0
         self._second = self._new_second()
@@ -131,47 +141,50 @@ class Recorder:
             running=zeros.copy(),
         )
 
-    def _tenant(self, call: Call) -> int:
-        number = self.tenants.get(call.tenant)
+    def _account(self, call: Call) -> int:
+        key = (call.rank, call.tenant)
+        number = self._numbers.get(key)
         if number is None:
-            number = self.tenants[call.tenant] = len(self.tenants)
-            self.weights.append(call.weight)
+            number = self._numbers[key] = len(self.accounts)
+            self.accounts.append(Account(call.rank, call.tenant, call.weight))
         return number
 
     def arrived(self, call: Call) -> None:
         """A client has sent a request; it waits."""
         self.num_arrived += 1
-        self._open[call.rank, self._tenant(call)] += 1
+        call.account = self._account(call)
+        self._open[call.account] += 1
 
     def _waits_no_more(self, call: Call) -> None:
-        key = (call.rank, self._tenant(call))
-        self._open[key] -= 1
-        if self._open[key] == 0:
-            del self._open[key]
+        account = call.account
+        self._open[account] -= 1
+        if self._open[account] == 0:
+            del self._open[account]
         if call.arrival < self._latest_tick:
-            self._open_before[key] -= 1
+            self._open_before[account] -= 1
 
-    def token(self, call: Call, now: float) -> float | None:
-        """A client gets a token. Return the time since the one before; None: it is the first."""
-        gap_s = None
-        if call.first_at is None:
-            call.first_at = now
-            self._waits_no_more(call)
-            service: float = call.num_prompt_tokens
-        else:
-            gap_s = now - call.last_at
-            call.max_gap_s = max(call.max_gap_s, gap_s)
-            if now >= self.warmup_s:
-                self.gaps[call.rank][int(gap_s / GAP_UNIT_S)] += 1
-            service = 1.0 + DECODE_EXTRA
-            self._second.service[call.rank] += DECODE_EXTRA
-        call.last_at = now
-        call.num_tokens += 1
-        second = self._second
-        second.tokens[call.rank] += 1
-        key = (call.rank, self._tenant(call))
-        second.tenants[key] = second.tenants.get(key, 0.0) + service
-        return gap_s
+    def tokens(self, calls: Iterable[Call], now: float) -> None:
+        """Each of these clients gets a token."""
+        second, counts = self._second, now >= self.warmup_s
+        tokens, served, accounts = second.tokens, second.service, second.accounts
+        for call in calls:
+            rank, account = call.rank, call.account
+            call.num_tokens += 1
+            tokens[rank] += 1
+            if call.first_at is None:
+                call.first_at = now
+                self._waits_no_more(call)
+                service: float = call.num_prompt_tokens
+            else:
+                gap_s = now - call.last_at
+                if gap_s > call.max_gap_s:
+                    call.max_gap_s = gap_s
+                if counts:
+                    self.gaps[rank][int(gap_s / GAP_UNIT_S)] += 1
+                service = 1.0 + DECODE_EXTRA
+                served[rank] += DECODE_EXTRA
+            call.last_at = now
+            accounts[account] = accounts.get(account, 0.0) + service
 
     def step(self, running: Running, now: float) -> None:
         """A step is over."""
@@ -206,7 +219,7 @@ class Recorder:
             self._waits_no_more(call)
         rows = self.rows
         rows.rank.append(call.rank)
-        rows.tenant.append(self._tenant(call))
+        rows.account.append(call.account)
         assert call.outcome is not None, "ended without an outcome"
         rows.outcome.append(OUTCOMES.index(call.outcome))
         rows.arrival.append(call.arrival)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from headway.sim.records import Second
+from headway.sim.records import Account, Second
 
 WINDOW_S = 30
 
@@ -34,7 +34,7 @@ def least_share(seconds: Sequence[Second], rank: int) -> float | None:
     return min(shares, default=None)
 
 
-def jain_index(seconds: Sequence[Second], weights: Sequence[float]) -> Jain:
+def jain_index(seconds: Sequence[Second], accounts: Sequence[Account]) -> Jain:
     """Return (sum x)^2 / (n sum x^2) over tenants of a tier, x their service by weight.
 
     In each window of `WINDOW_S`, one after the other, over the tenants that were backlogged in all
@@ -44,17 +44,18 @@ def jain_index(seconds: Sequence[Second], weights: Sequence[float]) -> Jain:
     found = [
         index
         for start, end in pairwise(starts)
-        for index in _window_indexes(seconds[start:end], weights)
+        for index in _window_indexes(seconds[start:end], accounts)
     ]
     return Jain(sum(found) / len(found), min(found)) if found else Jain()
 
 
-def _window_indexes(window: Sequence[Second], weights: Sequence[float]) -> list[float]:
+def _window_indexes(window: Sequence[Second], accounts: Sequence[Account]) -> list[float]:
     together = frozenset.intersection(*(each.backlogged for each in window))
     by_rank: dict[int, list[float]] = {}
-    for rank, tenant in sorted(together):
-        service = sum(each.tenants.get((rank, tenant), 0.0) for each in window)
-        by_rank.setdefault(rank, []).append(service / weights[tenant])
+    for number in sorted(together):
+        account = accounts[number]
+        service = sum(each.accounts.get(number, 0.0) for each in window)
+        by_rank.setdefault(account.rank, []).append(service / account.weight)
     return [
         sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares))
         for shares in by_rank.values()

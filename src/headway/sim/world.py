@@ -197,9 +197,10 @@ class World:
         emissions = node.end(now)
         self.recorder.step(running, now)
         ended = False
-        for emission in emissions:
-            call = self._calls[emission.request_id]
-            self.gateway.token(call, self.recorder.token(call, now))
+        calls = [self._calls[emission.request_id] for emission in emissions]
+        self.gateway.tokens(calls, now)
+        self.recorder.tokens(calls, now)
+        for emission, call in zip(emissions, calls, strict=True):
             if emission.finished:
                 ended = True
                 call.num_preemptions += emission.num_preemptions
