@@ -1,120 +1,20 @@
 """Is the plan within its limits, and does it serve whom it must?"""
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.batching import plan_step
-from headway.core.step import (
-    Candidate,
-    Match,
-    Resident,
-    StepInput,
-    StepLimits,
-    StepPlan,
-    TierLimits,
-    Wait,
+from headway.core.step import Candidate, Match, Resident, StepLimits, TierLimits, Wait
+from tests.core.situation import (
+    BLOCK,
+    PLAIN,
+    blocks,
+    decode,
+    plan,
+    prefill,
+    situations,
+    tokens,
+    waits,
 )
-
-BLOCK = 16
-PLAIN = (TierLimits(preemptible=False), TierLimits(), TierLimits())
-
-
-@dataclass
-class Pool:
-    """A pool without sharing: a sequence holds the blocks of its computed tokens, no others."""
-
-    num_blocks: int
-    residents: tuple[Resident, ...]
-    matches: dict[str, Match] = field(default_factory=dict)
-    block_size: int = BLOCK
-
-    @property
-    def num_available(self) -> int:
-        """Blocks nobody holds."""
-        return self.num_blocks - self.releasable([r.sequence_id for r in self.residents], ())
-
-    def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
-        """See `Memory`."""
-        return max(0, blocks(num_tokens) - blocks(num_computed))
-
-    def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
-        """See `Memory`."""
-        return sum(blocks(r.num_computed) for r in self.residents if r.sequence_id in sequence_ids)
-
-    def match(self, sequence_id: str) -> Match:
-        """See `Memory`."""
-        return self.matches.get(sequence_id, Match())
-
-
-@dataclass
-class Line:
-    """Candidates in a given order."""
-
-    candidates: list[Candidate]
-
-    def __len__(self) -> int:
-        """See `Waiting`."""
-        return len(self.candidates)
-
-    def in_order(self) -> Iterator[Candidate]:
-        """See `Waiting`."""
-        return iter(self.candidates)
-
-
-def blocks(num_tokens: int) -> int:
-    """Blocks of so many tokens."""
-    return -(-num_tokens // BLOCK)
-
-
-def decode(name: str, rank: int, arrival: int, tokens: int = 20, last_step: int = 0) -> Resident:
-    """A resident with one token to compute."""
-    return Resident(name, rank, arrival, tokens + 1, tokens, tokens + 60, last_step)
-
-
-def prefill(name: str, rank: int, arrival: int, left: int, last_step: int = 0) -> Resident:
-    """A resident that has computed one block of its prompt."""
-    return Resident(name, rank, arrival, BLOCK + left, BLOCK, BLOCK + left + 20, last_step)
-
-
-def waits(name: str, rank: int, arrival: int, tokens: int, **more: int | bool) -> Candidate:
-    """A candidate."""
-    overtaken, protected = int(more.get("overtaken", 0)), bool(more.get("protected", False))
-    return Candidate(name, rank, arrival, tokens, tokens + 20, protected, overtaken)
-
-
-def plan(
-    residents: list[Resident],
-    candidates: list[Candidate],
-    *,
-    num_blocks: int = 1000,
-    owed: tuple[int, ...] = (),
-    recent: tuple[int, ...] = (),
-    limits: StepLimits | None = None,
-    matches: dict[str, Match] | None = None,
-) -> StepPlan:
-    """Plan a step of this situation."""
-    if limits is None:
-        limits = StepLimits(max_num_seqs=32, max_num_batched_tokens=64, tiers=PLAIN)
-    ranks = range(len(limits.tiers))
-    held = tuple(residents)
-    return plan_step(
-        StepInput(
-            residents=held,
-            waiting=tuple(Line([c for c in candidates if c.rank == rank]) for rank in ranks),
-            memory=Pool(num_blocks, held, {} if matches is None else matches),
-            owed=owed,
-            recent=frozenset(recent),
-        ),
-        limits,
-    )
-
-
-def tokens(step: StepPlan) -> dict[str, int]:
-    """Tokens by sequence."""
-    return {item.sequence_id: item.num_tokens for item in step.items}
 
 
 def test_all_decodes_and_a_prefill_that_fills_up() -> None:
@@ -130,25 +30,6 @@ def test_prefill_of_a_more_urgent_tier_parks_decodes_without_target() -> None:
     assert tokens(step) == {"c": 64}
     assert step.preempted == ()
     assert set(step.waits.values()) == {Wait.TOKENS}
-
-
-def test_decodes_of_a_tier_with_a_target_keep_half() -> None:
-    """A stream with a gap target gets its token while a more urgent prompt is computed."""
-    tiers = (TierLimits(preemptible=False), TierLimits(active_budget=32), TierLimits())
-    limits = StepLimits(max_num_seqs=32, max_num_batched_tokens=64, tiers=tiers)
-    step = plan([decode("d", 1, 0)], [waits("c", 0, 9, 64)], limits=limits)
-    assert tokens(step) == {"d": 1, "c": 31}
-    assert (step.token_budget, step.budget_rank) == (32, 1)
-
-
-def test_the_budget_of_a_tier_that_may_arrive_bounds_the_step() -> None:
-    """An arrival waits for the step under way, so it is short while arrivals are likely."""
-    tiers = (TierLimits(active_budget=8, recent_budget=24), TierLimits(), TierLimits())
-    limits = StepLimits(max_num_seqs=32, max_num_batched_tokens=64, tiers=tiers)
-    bulk = [waits("b", 2, 0, 400)]
-    assert plan([], bulk, limits=limits).token_budget == 64
-    assert plan([], bulk, limits=limits, recent=(0,)).token_budget == 24
-    assert plan([decode("c", 0, 1)], bulk, limits=limits, recent=(0,)).token_budget == 8
 
 
 def test_parked_decodes_take_turns() -> None:
@@ -267,46 +148,6 @@ def test_when_nobody_may_give_way_the_oldest_of_the_most_urgent_goes_on() -> Non
     assert step.preempted == ("n",)
 
 
-@st.composite
-def situations(draw: st.DrawFn) -> tuple[list[Resident], list[Candidate], int, StepLimits]:
-    """Residents that fit, candidates that fit alone, limits."""
-    num_blocks = draw(st.integers(4, 24))
-    residents: list[Resident] = []
-    left = num_blocks
-    for arrival in range(draw(st.integers(0, 6))):
-        computed = draw(st.integers(1, BLOCK * 4 - 1))
-        if blocks(computed) > left:
-            break
-        left -= blocks(computed)
-        room = num_blocks * BLOCK - computed
-        unknown = draw(st.integers(1, min(40, room)))
-        most = computed + unknown + draw(st.integers(0, room - unknown))
-        rank, turn = draw(st.integers(0, 2)), draw(st.integers(0, 3))
-        residents.append(
-            Resident(f"r{arrival}", rank, arrival, computed + unknown, computed, most, turn)
-        )
-    candidates = []
-    for arrival in range(100, 100 + draw(st.integers(0, 6))):
-        size = draw(st.integers(1, num_blocks * BLOCK))
-        candidates.append(
-            Candidate(
-                f"c{arrival}",
-                draw(st.integers(0, 2)),
-                arrival,
-                size,
-                draw(st.integers(size, num_blocks * BLOCK)),
-                overtaken=draw(st.integers(0, 9)),
-            )
-        )
-    limits = StepLimits(
-        max_num_seqs=draw(st.integers(max(1, len(residents)), 8)),
-        max_num_batched_tokens=draw(st.integers(1, 64)),
-        tiers=PLAIN,
-        enable_chunked_prefill=draw(st.booleans()),
-    )
-    return residents, candidates, num_blocks, limits
-
-
 @settings(max_examples=400, deadline=None)
 @given(situations(), st.sampled_from([(), (2,), (1, 2), (2, 1)]))
 def test_every_plan_can_be_done(
@@ -332,7 +173,7 @@ def test_every_plan_can_be_done(
     assert held <= num_blocks
     assert slots <= limits.max_num_seqs
     if limits.enable_chunked_prefill:
-        assert sum(planned.values()) <= step.token_budget
+        assert sum(planned.values()) <= limits.max_num_batched_tokens
 
 
 @settings(max_examples=300, deadline=None)

@@ -85,7 +85,7 @@ def test_what_a_slice_adds_is_the_difference_it_makes(
     second: int,
 ) -> None:
     before = features_of(prefills, [])
-    after = before.plus(first, context)
+    after = before.plus_decode(context) if first == 1 else before.plus_prefill(first, context)
     added = coefficients.time_s(after) - coefficients.time_s(before)
     assert added == pytest.approx(coefficients.slice_s(first, context), rel=1e-6, abs=1e-6)
     longer = before.plus_prefill(first + second, context)

@@ -1,21 +1,22 @@
 """Are targets and budgets those of the machine that was measured?"""
 
 from collections.abc import Sequence
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.clock import ManualClock
+from headway.core.predictor import StepCoefficients, StepFeatures
 from headway.core.tier import Tiers
 from headway.engine.byte_tokenizer import ByteTokenizer
 from headway.engine.calibration import (
-    SHORTEST_STEPS_PER_TOKEN,
-    SMALLEST_BUDGET,
+    EFFICIENCY,
+    TTFT_SHARE,
     FastestSteps,
-    StepTime,
     measure_steps,
-    tier_budgets,
+    tier_promises,
 )
 from headway.engine.engine import LLMEngine
 from headway.engine.fake_runner import FakeRunner
@@ -49,8 +50,7 @@ def test_a_line_through_two_measurements() -> None:
     clock = ManualClock()
     measured = measure_steps(TimedRunner(clock), clock, max_tokens=512).step_time
     assert measured.base_s == pytest.approx(0.01)
-    assert measured.per_token_s == pytest.approx(0.001)
-    assert measured.at(90) == pytest.approx(0.1)
+    assert measured.token_s == pytest.approx(0.001)
 
 
 def test_a_busy_machine_is_not_taken_for_a_slow_one() -> None:
@@ -58,7 +58,7 @@ def test_a_busy_machine_is_not_taken_for_a_slow_one() -> None:
     clock = ManualClock()
     measured = measure_steps(TimedRunner(clock, busy_until=4), clock, max_tokens=512).step_time
     assert measured.base_s == pytest.approx(0.01)
-    assert measured.per_token_s == pytest.approx(0.001)
+    assert measured.token_s == pytest.approx(0.001)
 
 
 def test_measuring_ends_however_slow_the_machine_is() -> None:
@@ -69,7 +69,7 @@ def test_measuring_ends_however_slow_the_machine_is() -> None:
     assert runner.num_steps == 4 + 3 + 4
     still = ManualClock()
     unmoved = FakeRunner(num_blocks=64)
-    assert measure_steps(unmoved, still, max_tokens=512).step_time == StepTime(0.0, 0.0)
+    assert measure_steps(unmoved, still, max_tokens=512).step_time == StepCoefficients(0.0, 0.0)
 
 
 @given(
@@ -78,17 +78,25 @@ def test_measuring_ends_however_slow_the_machine_is() -> None:
     st.lists(st.tuples(st.integers(1, 2000), st.floats(1.0, 100.0)), max_size=20),
 )
 def test_no_step_makes_the_line_lower_than_it_is(
-    base_s: float, per_token_s: float, steps: list[tuple[int, float]]
+    base_s: float, token_s: float, steps: list[tuple[int, float]]
 ) -> None:
     """Steps are slower than they need be, by any factor; both ends stay at or above the truth."""
-    truth = StepTime(base_s, per_token_s)
+
+    def truth_s(num_tokens: int) -> float:
+        return base_s + num_tokens * token_s
+
+    def measured_s(fastest: FastestSteps) -> float:
+        line = fastest.step_time
+        return line.base_s + 512 * line.token_s
+
     fastest = FastestSteps(512)
-    fastest.note(1, 50 * truth.at(1))
-    fastest.note(512, 50 * truth.at(512))
+    fastest.note(1, 50 * truth_s(1))
+    fastest.note(512, 50 * truth_s(512))
     for num_tokens, factor in steps:
-        before = fastest.step_time.at(512)
-        fastest.note(num_tokens, factor * truth.at(num_tokens))
-        assert truth.at(512) * (1 - 1e-9) <= fastest.step_time.at(512) <= before * (1 + 1e-9)
+        before = measured_s(fastest)
+        fastest.note(num_tokens, factor * truth_s(num_tokens))
+        assert truth_s(512) * (1 - 1e-9) <= measured_s(fastest) <= before * (1 + 1e-9)
+        assert fastest.shortest_s >= truth_s(1) * (1 - 1e-9)
 
 
 def test_one_token_that_took_as_long_as_all_tells_nothing() -> None:
@@ -96,37 +104,49 @@ def test_one_token_that_took_as_long_as_all_tells_nothing() -> None:
     fastest = FastestSteps(512)
     fastest.note(512, 0.9)
     fastest.note(1, 0.97)
-    assert fastest.step_time == StepTime(0.0, 0.9 / 512)
+    assert fastest.step_time == StepCoefficients(0.0, 0.9 / 512)
+
+
+def steps_of(shortest_s: float, longest_s: float) -> FastestSteps:
+    """A machine on which steps of 1 and of 512 tokens take so long."""
+    steps = FastestSteps(512)
+    steps.note(1, shortest_s)
+    steps.note(512, longest_s)
+    return steps
 
 
 def test_a_fast_machine_keeps_the_configured_targets() -> None:
-    """And a step takes at most the time of a token, or a fifth of the time to the first."""
-    critical, normal, bulk = tier_budgets(StepTime(0.002, 0.0001), Tiers())
+    """And an arrival waits at most a share of its TTFT for the step under way."""
+    critical, normal, bulk = tier_promises(steps_of(0.002, 0.04), Tiers())
     assert critical.target == Tiers().by_rank(0).target
-    assert critical.active_budget == pytest.approx((0.05 - 0.002) / 0.0001, abs=1)
-    assert critical.recent_budget == pytest.approx((0.1 - 0.002) / 0.0001, abs=1)
-    assert normal.active_budget == pytest.approx((0.1 - 0.002) / 0.0001, abs=1)
-    assert (bulk.active_budget, bulk.recent_budget) == (None, None)
+    assert critical.recent_s == pytest.approx(TTFT_SHARE * 0.5)
+    assert normal.recent_s == pytest.approx(TTFT_SHARE * 2.0)
+    assert bulk.recent_s == inf
 
 
 def test_a_slow_machine_stretches_all_targets_alike() -> None:
-    """So that the tightest leaves room for several shortest steps."""
-    slow = StepTime(0.029, 0.001)
-    budgets = tier_budgets(slow, Tiers())
-    targets = [budget.target for budget in budgets]
-    stretch = SHORTEST_STEPS_PER_TOKEN * 0.03 / 0.05
-    assert targets[CRITICAL].tpot_s == pytest.approx(0.05 * stretch)
+    """So that the tightest leaves steps about as efficient as full ones."""
+    slow = steps_of(0.03, 0.6)
+    promises = tier_promises(slow, Tiers())
+    targets = [promise.target for promise in promises]
+    tightest = targets[CRITICAL].tpot_s
+    assert tightest is not None
+    stretch = tightest / 0.05
+    assert targets[CRITICAL].gap_s == pytest.approx(0.2 * stretch)
     assert targets[1].ttft_s == pytest.approx(2.0 * stretch)
     assert targets[BULK].tpot_s is None
-    active = budgets[CRITICAL].active_budget
-    assert active is not None
-    assert slow.at(active) <= 0.05 * stretch < slow.at(active + 2)
+    assert promises[CRITICAL].recent_s == pytest.approx(TTFT_SHARE * 0.5 * stretch)
+    tokens_per_s = (tightest - 0.03) / tightest
+    assert tokens_per_s == pytest.approx(EFFICIENCY * (0.6 - 0.03) / 0.6)
 
 
-def test_budgets_never_vanish() -> None:
-    """However slow a token is; and a machine without measurable time bounds nothing."""
-    assert StepTime(1.0, 1.0).tokens_within(0.5) == SMALLEST_BUDGET
-    assert StepTime(0.0, 0.0).tokens_within(0.5) > 10**6
+@given(st.floats(0.001, 1.0), st.floats(1.0, 50.0), st.floats(0.0, 1.0))
+def test_an_efficient_step_is_between_the_shortest_and_a_full_one(
+    shortest_s: float, factor: float, efficiency: float
+) -> None:
+    steps = steps_of(shortest_s, factor * shortest_s)
+    seconds = steps.efficient_s(efficiency)
+    assert shortest_s * (1 - 1e-9) <= seconds <= factor * shortest_s * (1 + 1e-9)
 
 
 def test_a_calibrated_engine_keeps_steps_short_while_critical_runs() -> None:
@@ -138,47 +158,47 @@ def test_a_calibrated_engine_keeps_steps_short_while_critical_runs() -> None:
         EngineOptions(max_num_batched_tokens=512, num_kv_blocks=64),
         clock,
     )
-    assert engine.budgets is not None
+    recent_s = engine.limits.tiers[CRITICAL].recent_s
     engine.add(request("bulk", 500, 2, BULK))
     engine.step()
-    assert engine.stats().last_token_budget == 512
+    assert engine.stats().last_budget_s == inf
     engine.add(request("critical", 10, 3, CRITICAL))
     engine.step()
-    assert engine.stats().last_token_budget == engine.budgets[CRITICAL].active_budget
+    assert engine.stats().last_budget_s == recent_s
+    before = clock.now()
     while engine.has_unfinished():
         engine.step()
+        assert clock.now() - before <= recent_s * 1.01
+        before = clock.now()
     engine.add(request("more", 400, 2, BULK, prompt_seed=1))
     engine.step()
-    assert engine.stats().last_token_budget == engine.budgets[CRITICAL].recent_budget
+    assert engine.stats().last_budget_s == recent_s
     clock.advance(31.0)
     engine.step()
-    assert engine.stats().last_token_budget == 512
+    assert engine.stats().last_budget_s == inf
 
 
 def test_steps_of_requests_correct_what_was_measured_on_a_busy_machine() -> None:
-    """Targets and budgets are those of the quiet machine after a few steps."""
+    """Targets and predictions are those of the quiet machine after a few steps."""
     clock = ManualClock()
     options = EngineOptions(max_num_batched_tokens=512, num_kv_blocks=64)
     quiet = LLMEngine.from_parts(TimedRunner(clock), ByteTokenizer(), options, clock)
     runner = TimedRunner(clock, busy_until=11)
     engine = LLMEngine.from_parts(runner, ByteTokenizer(), options, clock)
-    assert quiet.budgets is not None
-    assert engine.budgets is not None
-    right = quiet.budgets[CRITICAL].target.ttft_s
-    wrong = engine.budgets[CRITICAL].target.ttft_s
+    right = quiet.limits.tiers[CRITICAL].target.ttft_s
+    wrong = engine.limits.tiers[CRITICAL].target.ttft_s
     assert right is not None
     assert wrong is not None
     assert wrong > 40 * right
-    engine.add(request("bulk", 600, 8, BULK))
-    while engine.has_unfinished():
-        engine.step()
-    assert engine.step_time is not None
-    assert engine.step_time.base_s == pytest.approx(0.01)
-    assert engine.step_time.per_token_s == pytest.approx(0.001)
-    assert engine.budgets[CRITICAL].target.ttft_s == pytest.approx(right)
-    engine.add(request("critical", 10, 3, CRITICAL))
-    engine.step()
-    assert engine.stats().last_token_budget == engine.budgets[CRITICAL].active_budget
-    assert engine.stats().last_token_budget == pytest.approx(
-        quiet.budgets[CRITICAL].active_budget, abs=1
-    )
+    for size in (600, 90, 300):
+        engine.add(request(f"bulk{size}", size, 20, BULK, prompt_seed=size))
+        while engine.has_unfinished():
+            engine.step()
+    assert engine.limits.tiers[CRITICAL].target.ttft_s == pytest.approx(right)
+    assert engine.limits.min_step_s == pytest.approx(quiet.limits.min_step_s)
+    assert engine.predictor is not None
+    full = StepFeatures().plus_prefill(300, 0)
+    assert engine.predictor.predict(full) == pytest.approx(0.31, rel=0.1)
+    stats = engine.stats()
+    assert stats.step_s == pytest.approx(stats.busy_s)
+    assert stats.num_late_steps <= 2

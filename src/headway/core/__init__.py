@@ -29,6 +29,8 @@ What does this step compute?                            ``batching.py``     step
 How long will this step take?                           ``predictor.py``    seconds
 Which coefficients explain the times that were          ``step_fit.py``     coefficients
 measured?
+How much of its tokens and time may each tier take?     ``budget.py``       tokens, seconds
+When is the next token of a request due?                ``due.py``          time
 Who gives way?                                          ``preemption.py``   victim
 Which item comes first, if items leave from the middle? ``heap.py``         item
 Which state may follow which?                           ``request.py``      table

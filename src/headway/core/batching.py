@@ -1,13 +1,15 @@
 """What does this step compute?
 
-Tiers are served strictly by rank, each with the tokens that `budget.py` leaves it: the decodes of
-all tiers, then tier by tier the decodes that may now have more, the prefills of residents and the
-admissions; what is left goes to those that were cut short. Compute pressure parks, which loses
-nothing; only a lack of slots or blocks preempts (`preemption.py`).
+Tiers are served strictly by rank, each with what `budget.py` leaves it of the step's tokens and
+time: first the decodes that are due, then tier by tier decodes, prefills of residents, admissions;
+what is left goes to those cut short. Compute pressure parks, which loses nothing; only a lack of
+slots or blocks preempts (`preemption.py`).
 """
 
-from collections.abc import Iterator
+from itertools import chain
+from operator import attrgetter
 
+from headway.core.budget import StepBudget
 from headway.core.draft import Draft
 from headway.core.step import Candidate, Resident, StepInput, StepLimits, StepPlan, Wait
 
@@ -15,8 +17,8 @@ from headway.core.step import Candidate, Resident, StepInput, StepLimits, StepPl
 def plan_step(step: StepInput, limits: StepLimits) -> StepPlan:
     """Return what to preempt, admit and compute. Asks `step.memory`, changes nothing.
 
-    1. Tokens stay within the budget, slots within `max_num_seqs`, blocks within what is available;
-       only a whole prompt (chunking off) may exceed the budget, as the only prefill.
+    1. Tokens stay within `max_num_batched_tokens`, slots within `max_num_seqs`, blocks within what
+       is available; only a whole prompt (chunking off) may exceed the tokens, as the only prefill.
     2. (G2) The first candidate of the most urgent tier is in the plan, unless its own tier, a
        protected resident or an overdue floor holds the slot or the blocks that it needs. A floor
        that is overdue and does not fit is left room for; tiers between the two wait.
@@ -31,12 +33,16 @@ def plan_step(step: StepInput, limits: StepLimits) -> StepPlan:
 
 class _Planner:
     def __init__(self, step: StepInput, limits: StepLimits) -> None:
-        self.draft = Draft(step, limits)
-        self._limits = limits
-        self._ranks = range(len(limits.tiers))
-        self._waiting = step.waiting
-        self._owed = step.owed
-        self._turns = sorted(step.residents, key=lambda r: (r.last_step, r.arrival))
+        ranks = range(len(limits.tiers))
+        self._decodes: list[list[Resident]] = [[] for _ in ranks]
+        self._prefills: list[list[Resident]] = [[] for _ in ranks]
+        for resident in sorted(step.residents, key=attrgetter("last_step", "arrival")):
+            kind = self._decodes if resident.num_left == 1 else self._prefills
+            kind[resident.rank].append(resident)
+        self.budget = StepBudget(step, limits, self._decodes, self._prefills)
+        self.draft = Draft(step, limits, self.budget)
+        self._limits, self._ranks = limits, ranks
+        self._waiting, self._owed = step.waiting, step.owed
         self._blocked: dict[str, Candidate] = {}
         self._admitted = [0] * len(limits.tiers)
         self._held_from = len(limits.tiers)
@@ -46,58 +52,75 @@ class _Planner:
 
     def serve(self) -> None:
         for rank in self._ranks:
-            self._serve_decodes(rank, last_turn=False)
+            self._serve_decodes(rank, only_due=self.budget.waits_for_prompts(rank))
         for rank in self._overdue_ranks():
             self._admit(rank)
             if self._held_from <= rank:
                 self._hold_for_overdue()
         for rank in self._ranks:
-            self._serve_decodes(rank, last_turn=False)
-            self._serve_prefills(rank, last_turn=False)
+            self._serve_decodes(rank)
+            self._serve_prefills(rank)
             self._admit(rank)
-            self.draft.budget.end_turn(rank)
+            self.budget.end_turn(rank)
         for rank in self._ranks:
-            self._serve_decodes(rank, last_turn=True)
+            self._serve_decodes(rank)
             self._serve_prefills(rank, last_turn=True)
         if not self.draft.items and self.draft.residents:
-            oldest = min(self.draft.residents.values(), key=lambda r: (r.rank, r.arrival))
-            self.draft.compute(oldest, 1, by_force=True)
+            oldest = min(self.draft.residents.values(), key=attrgetter("rank", "arrival"))
+            self.draft.compute(oldest, 1, 0.0, by_force=True)
+        for resident in chain(*self._decodes, *self._prefills):
+            if resident.sequence_id in self.draft.residents:
+                self.draft.waits.setdefault(resident.sequence_id, Wait.TOKENS)
 
     # -- residents ------------------------------------------------------------------------------
 
-    def _of(self, rank: int) -> Iterator[Resident]:
-        """Residents of a tier, longest without a turn first; some are preempted meanwhile."""
-        for resident in self._turns:
-            if resident.rank == rank and resident.sequence_id in self.draft.residents:
-                yield resident
+    def _serve_decodes(self, rank: int, *, only_due: bool = False) -> None:
+        """Plan the decodes of a tier that fit, longest without a turn first.
 
-    def _serve_decodes(self, rank: int, *, last_turn: bool) -> None:
-        budget = self.draft.budget
-        for resident in self._of(rank):
-            if resident.num_left == 1 and resident.sequence_id not in self.draft.items:
-                room = budget.left if last_turn else budget.for_decodes(rank)
-                self.draft.compute(resident, min(1, room))
-
-    def _serve_prefills(self, rank: int, *, last_turn: bool) -> None:
-        budget = self.draft.budget
-        for resident in self._of(rank):
-            num_left = resident.num_left - self.draft.num_planned(resident.sequence_id)
-            if resident.num_left == 1 or num_left == 0:
+        Those are due that would be late after this step and another one as long.
+        """
+        pending = self._decodes[rank]
+        if not pending:
+            return
+        tokens, unbounded, room_s = self.budget.for_decodes(rank)
+        base_s = self.budget.cost.slice_s(1, 0)
+        context_s = self.budget.cost.decode_context_s
+        soon_s = 2 * self.budget.total_s
+        self._decodes[rank] = parked = []
+        for resident in pending:
+            if resident.sequence_id not in self.draft.residents:
                 continue
-            room = budget.left if last_turn else budget.for_prefills(rank)
+            seconds = base_s + context_s * resident.num_computed
+            fits = tokens > 0 and (unbounded > 0 or seconds <= room_s)
+            if not fits or (only_due and resident.due_s >= soon_s):
+                parked.append(resident)
+            elif self.draft.compute(resident, 1, seconds):
+                tokens, unbounded, room_s = tokens - 1, unbounded - 1, room_s - seconds
+            else:
+                parked.append(resident)
+
+    def _serve_prefills(self, rank: int, *, last_turn: bool = False) -> None:
+        for resident in self._prefills[rank]:
+            planned = self.draft.num_planned(resident.sequence_id)
+            if planned == resident.num_left or resident.sequence_id not in self.draft.residents:
+                continue
+            context, begun = resident.num_computed + planned, planned > 0
+            num_left = resident.num_left - planned
+            room = self.budget.for_prompt(rank, num_left, context, begun=begun)
             num_tokens = self._chunk(rank, num_left, room, share=not last_turn)
-            self.draft.compute(resident, num_tokens)
-            self._prefilled = self._prefilled or num_tokens > 0
+            seconds = self.budget.cost.slice_s(num_tokens, context, begun=begun)
+            if num_tokens > 0 and self.draft.compute(resident, num_tokens, seconds):
+                self._prefilled = True
 
     def _chunk(self, rank: int, num_left: int, room: int, *, share: bool) -> int:
-        """Return how many of `num_left` tokens to compute in `room`.
+        """Return how many of `num_left` tokens to compute where there is room for `room` of them.
 
         The first prefill of a tier that does not end in this step leaves half to those behind it,
         so that a short one never waits for a long one; nobody behind it, it gets the half back on
         the last turn. Without chunking a prompt is computed whole, if need be as the only one.
         """
-        if room <= 0 or num_left <= room:
-            return num_left if room > 0 else 0
+        if room <= 0 or room == num_left:
+            return room
         if not self._limits.enable_chunked_prefill:
             return 0 if self._prefilled else num_left
         if share and rank not in self._halved:
@@ -139,14 +162,14 @@ class _Planner:
 
     def _try_to_admit(self, candidate: Candidate) -> Wait | None:
         rank = candidate.rank
-        room = self.draft.budget.for_prefills(rank)
-        if room <= 0:
+        if self.budget.for_prompt(rank, 1, 0, begun=False) == 0:
             return Wait.TOKENS
         if rank == 0 and not self.draft.leaves_room(candidate, self._overdue):
             return Wait.HELD
         match = self.draft.find_match(candidate)
         more = len(self._waiting[rank]) - self._admitted[rank] > 1
         num_left = candidate.num_tokens - match.num_tokens
+        room = self.budget.for_prompt(rank, num_left, match.num_tokens, begun=False)
         num_tokens = self._chunk(rank, num_left, room, share=more)
         wait = self.draft.admit(candidate, match, num_tokens) if num_tokens else Wait.TOKENS
         if wait is None:

@@ -1,93 +1,160 @@
-"""How many tokens may a step compute, and for whom are some of them kept?"""
+"""How many tokens and how much time may a step take, and for whom is some of it kept?"""
 
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from math import ceil
+from math import ceil, inf
 
-from headway.core.step import StepInput, StepLimits, Waiting
+from headway.core.predictor import StepCoefficients
+from headway.core.step import Resident, StepInput, StepLimits
 
 DEAREST_TOKEN = 2.0
 """Price of a decoded token over that of a prefilled one (`cost.Prices`): a floor is a share of
 service, counted in price, so it may take this many times its share of the tokens."""
+MIN_TOKENS = 16
+"""Tokens that are computed however little time seems left: of a prompt of rank 0, and of a step."""
+TIMELESS = StepCoefficients(0.0)
 
 
-class TokenBudget:
-    """The tokens of one step.
+class StepBudget:
+    """What is left of one step, in tokens and in predicted seconds.
 
-    1. The total is `max_num_batched_tokens`, or less while a tier with a latency target has work.
-    2. A tier that is owed its floor keeps that share of the tokens, whatever others want.
-    3. A decode leaves tokens to the prefills of more urgent tiers that have not had their turn: all
-       they want if its own tier promises nothing, at most half if it has a target. It leaves half
-       to the started prefills of its tier, and nothing to those not admitted yet.
+    1. Tokens end at `max_num_batched_tokens`. Time ends at the tightest due time of a decode, and
+       at what a tier allows of which a request may arrive. A due time does not count while a prompt
+       of a more urgent tier waits.
+    2. Time does not bound decodes of rank 0, nor the first `MIN_TOKENS` of its prompts or of the
+       step, nor the tokens of a floor: a wrong prediction makes steps long or short, it shuts
+       nobody out.
+    3. A tier that is owed its floor keeps that share, whatever others want.
+    4. Decodes leave half to the prompts of their tier that have begun, nothing to those that wait.
+       While prompts of more urgent tiers wait for their turn, they leave half to those.
+    5. Beside a prompt of rank 0, lower tiers fill a step only up to `min_step_s`.
     """
 
-    def __init__(self, step: StepInput, limits: StepLimits) -> None:
-        self._tiers = limits.tiers
-        self._started = [0] * len(limits.tiers)
-        self._decodes = [0] * len(limits.tiers)
-        for resident in step.residents:
-            kind = self._decodes if resident.num_left == 1 else self._started
-            kind[resident.rank] += resident.num_left
-        self._prefills = [
-            started + _wanted_by(waiting, limits)
-            for started, waiting in zip(self._started, step.waiting, strict=True)
+    def __init__(
+        self,
+        step: StepInput,
+        limits: StepLimits,
+        decodes: Sequence[Sequence[Resident]],
+        prefills: Sequence[Sequence[Resident]],
+    ) -> None:
+        timed = step.cost is not None
+        self.cost = TIMELESS if step.cost is None else step.cost
+        self._has_prompt = [
+            len(begun) + len(waiting) > 0
+            for begun, waiting in zip(prefills, step.waiting, strict=True)
         ]
-        self.total, self.rank = _total(step, limits, self._decodes, self._prefills)
-        self.left = self.total
-        self._floors = self._keep_floors(step.owed)
-        self._half = (self.total - sum(self._floors)) // 2
+        self._begun = [sum(r.num_left for r in of_tier) for of_tier in prefills]
+        self.total_s: float = inf
+        self.rank: int | None = None
+        if timed:
+            self._bound_time(step, limits, decodes)
+        self._shared_s = limits.min_step_s if timed else inf
+        self._prompt_of_rank_0 = False
+        self.left = limits.max_num_batched_tokens
+        self._least = MIN_TOKENS
+        self._spent_s = self.cost.base_s
+        time_s = max(0.0, self.total_s - self._spent_s)
+        bounded = time_s < inf
+        most = self._most_tokens(time_s, len(decodes[0]))
+        self._floors, self._floors_s = [0] * len(limits.tiers), [0.0] * len(limits.tiers)
+        for rank in step.owed:
+            share = min(1.0, DEAREST_TOKEN * limits.tiers[rank].floor)
+            tokens, seconds = self._wanted(rank, step, limits, (*decodes[rank], *prefills[rank]))
+            room = self.left - 1 - sum(self._floors)
+            self._floors[rank] = max(0, min(ceil(share * most), tokens, room))
+            self._floors_s[rank] = min(share * time_s, seconds) if bounded else seconds
+        self._half = (self.left - sum(self._floors)) // 2
+        self._half_s = (time_s - sum(self._floors_s)) / 2 if bounded else 0.0
 
-    def _keep_floors(self, owed: tuple[int, ...]) -> list[int]:
-        floors = [0] * len(self._tiers)
-        for rank in owed:
-            share = ceil(DEAREST_TOKEN * self._tiers[rank].floor * self.total)
-            wanted = self._decodes[rank] + self._prefills[rank]
-            floors[rank] = max(0, min(share, wanted, self.total - 1 - sum(floors)))
-        return floors
+    def _bound_time(
+        self, step: StepInput, limits: StepLimits, decodes: Sequence[Sequence[Resident]]
+    ) -> None:
+        for rank, tier in enumerate(limits.tiers):
+            bounds = [tier.recent_s] if rank in step.recent else []
+            if not any(self._has_prompt[:rank]):
+                due_s = min((r.due_s for r in decodes[rank]), default=inf)
+                bounds.append(max(due_s / step.safety, limits.min_step_s))
+            for seconds in bounds:
+                if seconds < self.total_s:
+                    self.total_s, self.rank = seconds, rank
 
-    def for_decodes(self, rank: int) -> int:
-        """Return how many tokens decodes of this tier may take now."""
-        urgent, own = sum(self._prefills[:rank]), self._started[rank]
-        if self._tiers[rank].active_budget is None:
-            kept = urgent + min(own, self._half)
-        else:
-            kept = min(urgent + own, self._half)
-        return max(self.for_prefills(rank) - kept, min(self._floors[rank], self.left))
+    def _most_tokens(self, time_s: float, num_urgent: int) -> int:
+        """Return how many tokens the step may come to hold, floors aside."""
+        if time_s == inf:
+            return self.left
+        as_prompt = self.cost.tokens_within(time_s, 0, self.left)
+        decode_s = self.cost.slice_s(1, 0)
+        as_decodes = int(min(self.left, time_s / decode_s)) if decode_s > 0 else self.left
+        return min(self.left, max(as_prompt, as_decodes, num_urgent + MIN_TOKENS))
 
-    def for_prefills(self, rank: int) -> int:
-        """Return how many tokens prefills of this tier may take now."""
-        others = sum(self._floors) - self._floors[rank]
-        return max(0, self.left - others)
+    def _wanted(
+        self, rank: int, step: StepInput, limits: StepLimits, residents: Iterable[Resident]
+    ) -> tuple[int, float]:
+        """Return the tokens and seconds that a tier could use, as far as one looks ahead."""
+        tokens, seconds = 0, 0.0
+        for resident in residents:
+            tokens += resident.num_left
+            seconds += self.cost.slice_s(resident.num_left, resident.num_computed)
+        for candidate in islice(step.waiting[rank].in_order(), limits.lookahead):
+            tokens += candidate.num_tokens
+            seconds += self.cost.slice_s(candidate.num_tokens, 0)
+        return tokens, seconds
 
-    def take(self, rank: int, num_tokens: int) -> None:
-        """Spend tokens; first those kept for the tier's floor."""
+    # -- what a tier may take -------------------------------------------------------------------
+
+    def waits_for_prompts(self, rank: int) -> bool:
+        """Return whether prompts of more urgent tiers have not had their turn."""
+        return any(self._has_prompt[:rank])
+
+    def for_decodes(self, rank: int) -> tuple[int, int, float]:
+        """Return the tokens that decodes of this tier may take now, those of them that time does
+        not bound, and the seconds for the others.
+        """
+        tokens, seconds = self._for_tier(rank)
+        if self.waits_for_prompts(rank):
+            tokens, seconds = tokens - self._half, seconds - self._half_s
+        elif self._begun[rank]:
+            tokens, seconds = tokens - min(self._begun[rank], self._half), seconds - self._half_s
+        floor = min(self._floors[rank], self.left)
+        tokens = max(tokens, floor)
+        return tokens, tokens if rank == 0 else max(floor, self._least), seconds
+
+    def for_prompt(self, rank: int, most: int, context: int, *, begun: bool) -> int:
+        """Return how many of `most` tokens a prompt of this tier may take after `context`."""
+        tokens, seconds = self._for_tier(rank)
+        most = min(most, tokens)
+        least = max(self._floors[rank], self._least)
+        if rank == 0 and not self._prompt_of_rank_0:
+            least = max(least, MIN_TOKENS)
+        return max(self.cost.tokens_within(seconds, context, most, begun=begun), min(most, least))
+
+    def _for_tier(self, rank: int) -> tuple[int, float]:
+        tokens = self.left - (sum(self._floors) - self._floors[rank])
+        seconds = self.total_s - self._spent_s - (sum(self._floors_s) - self._floors_s[rank])
+        if rank > 0 and self._prompt_of_rank_0:
+            seconds = min(seconds, self._shared_s - self._spent_s)
+        return max(0, tokens), seconds
+
+    # -- what was taken -------------------------------------------------------------------------
+
+    def take(self, rank: int, num_tokens: int, seconds: float, *, prompt: bool = False) -> None:
+        """Spend tokens and their time; first what is kept for the tier's floor."""
         self.left -= num_tokens
-        self._floors[rank] = max(0, self._floors[rank] - num_tokens)
+        self._least -= num_tokens
+        self._spent_s += seconds
+        if self._floors[rank]:
+            self._floors[rank] = max(0, self._floors[rank] - num_tokens)
+            self._floors_s[rank] = max(0.0, self._floors_s[rank] - seconds)
+        if prompt and rank == 0:
+            self._prompt_of_rank_0 = True
 
-    def give_back(self, num_tokens: int) -> None:
-        """Return the tokens of a sequence that was planned and then preempted."""
+    def give_back(self, num_tokens: int, seconds: float) -> None:
+        """Return what a sequence was planned to take that is preempted now."""
         self.left += num_tokens
+        self._least += num_tokens
+        self._spent_s -= seconds
 
     def end_turn(self, rank: int) -> None:
         """Keep nothing more for this tier."""
-        self._floors[rank] = 0
-        self._prefills[rank] = 0
-
-
-def _wanted_by(waiting: Waiting, limits: StepLimits) -> int:
-    if not len(waiting):
-        return 0
-    return sum(c.num_tokens for c in islice(waiting.in_order(), limits.lookahead))
-
-
-def _total(
-    step: StepInput, limits: StepLimits, decodes: list[int], prefills: list[int]
-) -> tuple[int, int | None]:
-    total, set_by = limits.max_num_batched_tokens, None
-    for rank, tier in enumerate(limits.tiers):
-        for applies, budget in (
-            (decodes[rank] + prefills[rank] > 0, tier.active_budget),
-            (rank in step.recent, tier.recent_budget),
-        ):
-            if applies and budget is not None and budget < total:
-                total, set_by = budget, rank
-    return max(1, total), set_by
+        self._floors[rank], self._floors_s[rank] = 0, 0.0
+        self._has_prompt[rank], self._begun[rank] = False, 0

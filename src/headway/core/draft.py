@@ -4,9 +4,10 @@ Adding a sequence may preempt others, planned ones included: their tokens, block
 at once. A refusal changes nothing.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
-from headway.core.budget import TokenBudget
+from headway.core.budget import StepBudget
+from headway.core.predictor import StepFeatures
 from headway.core.preemption import Victim, choose_victims, may_preempt
 from headway.core.room import Room
 from headway.core.step import (
@@ -24,8 +25,8 @@ from headway.core.step import (
 class Draft:
     """A step plan in the making."""
 
-    def __init__(self, step: StepInput, limits: StepLimits) -> None:
-        self.budget = TokenBudget(step, limits)
+    def __init__(self, step: StepInput, limits: StepLimits, budget: StepBudget) -> None:
+        self.budget = budget
         self.residents = {r.sequence_id: r for r in step.residents}
         self.items: dict[str, Item] = {}
         self.preempted: list[str] = []
@@ -42,11 +43,20 @@ class Draft:
         return StepPlan(
             items=tuple(self.items.values()),
             preempted=tuple(self.preempted),
-            token_budget=self.budget.total,
+            budget_s=self.budget.total_s,
             budget_rank=self.budget.rank,
+            features=StepFeatures.of(
+                (item.num_tokens, self._start(item)) for item in self.items.values()
+            ),
             waits={i: wait for i, wait in self.waits.items() if i not in self.items},
             overtaken=self.overtaken,
         )
+
+    def _start(self, item: Item) -> int:
+        """Return how many tokens are computed before those of the item."""
+        if item.is_admission:
+            return item.num_cached
+        return self.residents[item.sequence_id].num_computed
 
     def num_planned(self, sequence_id: str) -> int:
         """Return how many tokens of the sequence are planned."""
@@ -55,24 +65,26 @@ class Draft:
 
     # -- residents ------------------------------------------------------------------------------
 
-    def compute(self, resident: Resident, num_tokens: int, *, by_force: bool = False) -> None:
-        """Plan `num_tokens` more of a resident, or note why not.
+    def compute(
+        self, resident: Resident, num_tokens: int, seconds: float, *, by_force: bool = False
+    ) -> bool:
+        """Plan `num_tokens` more of a resident, which take `seconds`, or return False.
 
         `by_force` lets it take the blocks of anybody.
         """
         sequence_id = resident.sequence_id
-        planned = self.num_planned(sequence_id)
-        if num_tokens <= 0:
-            self.waits.setdefault(sequence_id, Wait.TOKENS)
-            return
-        blocks = self._room.to_grow(resident, resident.num_computed + planned + num_tokens)
-        shortage = self._room.shortage_to_grow(resident, blocks)
-        if shortage > 0 and not self._make_room(resident, shortage, 0, by_force=by_force):
-            self.waits[sequence_id] = Wait.BLOCKS
-            return
-        self._room.grow(resident, blocks)
-        self.budget.take(resident.rank, num_tokens)
-        self.items[sequence_id] = Item(sequence_id, planned + num_tokens)
+        item = self.items.get(sequence_id)
+        planned = num_tokens if item is None else item.num_tokens + num_tokens
+        blocks = self._room.to_grow(resident, resident.num_computed + planned)
+        if blocks > 0:
+            shortage = self._room.shortage_to_grow(resident, blocks)
+            if shortage > 0 and not self._make_room(resident, shortage, 0, by_force=by_force):
+                self.waits[sequence_id] = Wait.BLOCKS
+                return False
+            self._room.grow(resident, blocks)
+        self.budget.take(resident.rank, num_tokens, seconds, prompt=resident.num_left > 1)
+        self.items[sequence_id] = Item(sequence_id, planned)
+        return True
 
     # -- candidates -----------------------------------------------------------------------------
 
@@ -98,7 +110,8 @@ class Draft:
             if not self._make_room(candidate, shortage, num_slots, match=match):
                 return Wait.BLOCKS if slots else Wait.SLOTS
         self._room.admit(candidate, match, match.num_tokens + num_tokens)
-        self.budget.take(candidate.rank, num_tokens)
+        seconds = self.budget.cost.slice_s(num_tokens, match.num_tokens)
+        self.budget.take(candidate.rank, num_tokens, seconds, prompt=True)
         if match.parent_id is not None:
             self._parents.add(match.parent_id)
         self.items[candidate.sequence_id] = Item(
@@ -123,7 +136,8 @@ class Draft:
             allowed = (r for r in self.residents.values() if r is not requester)
         else:
             parent_id = None if match is None else match.parent_id
-            allowed = self._preemptible(requester, parent_id, for_slot=num_slots > 0)
+            anchors = self._anchors if num_slots > 0 or requester.rank > 0 else set()
+            allowed = self._preemptible(requester, {parent_id, *anchors, *self._parents})
         victims = choose_victims(
             (Victim(r.sequence_id, r.rank, r.arrival, r.num_computed) for r in allowed),
             lambda sequence_ids: self._room.gain(sequence_ids, requester, match),
@@ -136,13 +150,10 @@ class Draft:
         return True
 
     def _preemptible(
-        self, requester: Resident | Candidate, keep: str | None, *, for_slot: bool
+        self, requester: Resident | Candidate, kept: Container[str | None]
     ) -> Iterator[Resident]:
         for resident in self.residents.values():
-            sequence_id = resident.sequence_id
-            kept = sequence_id == keep or sequence_id in self._parents
-            anchored = for_slot and sequence_id in self._anchors
-            if not (kept or anchored) and may_preempt(requester, resident, self._tiers):
+            if resident.sequence_id not in kept and may_preempt(requester, resident, self._tiers):
                 yield resident
 
     def _preempt(self, victims: tuple[str, ...]) -> None:
@@ -150,13 +161,17 @@ class Draft:
         for victim in victims:
             item = self.items.pop(victim, None)
             if item is not None:
-                self.budget.give_back(item.num_tokens)
+                seconds = self.budget.cost.slice_s(item.num_tokens, self._start(item))
+                self.budget.give_back(item.num_tokens, seconds)
             del self.residents[victim]
             self.waits.pop(victim, None)
             self.preempted.append(victim)
 
 
 def _oldest(step: StepInput, rank: int) -> str | None:
-    """Return the oldest resident of a tier: while the tier is owed, its slot is not taken."""
+    """Return the anchor of a tier, its oldest resident.
+
+    While the tier is owed, nobody takes the anchor's slot, and only rank 0 its blocks.
+    """
     ages = ((r.arrival, r.sequence_id) for r in step.residents if r.rank == rank)
     return min(ages, default=(0, None))[1]

@@ -5,6 +5,7 @@ through them, and the attention of each token to those before it (QoServe, ASPLO
 arXiv 2512.12928, reaches 4.5 % mean error with as many).
 """
 
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields, replace
 from math import exp, hypot, isfinite, log, sqrt
 
@@ -33,6 +34,24 @@ class StepFeatures:
     prefill_work: float = 0.0
     """Pairs of a prefilled token and one that it attends to: n * (context + n / 2) each."""
 
+    @classmethod
+    def of(cls, slices: Iterable[tuple[int, int]]) -> "StepFeatures":
+        """Return the features of a step of these (tokens, tokens computed before)."""
+        num_tokens = num_decodes = num_prefills = decode_context = prefill_context = 0
+        prefill_work = 0.0
+        for count, context in slices:
+            num_tokens += count
+            if count == 1:
+                num_decodes += 1
+                decode_context += context
+            else:
+                num_prefills += 1
+                prefill_context += context
+                prefill_work += count * (context + count / 2)
+        return cls(
+            num_tokens, num_decodes, num_prefills, decode_context, prefill_context, prefill_work
+        )
+
     def plus_decode(self, context: int) -> "StepFeatures":
         """Return the features with one more decode after `context` tokens."""
         return replace(
@@ -51,12 +70,6 @@ class StepFeatures:
             prefill_context=self.prefill_context + context,
             prefill_work=self.prefill_work + num_tokens * (context + num_tokens / 2),
         )
-
-    def plus(self, num_tokens: int, context: int) -> "StepFeatures":
-        """Return the features with more of a sequence: one token is a decode, more a prefill."""
-        if num_tokens == 1:
-            return self.plus_decode(context)
-        return self.plus_prefill(num_tokens, context)
 
     @property
     def row(self) -> tuple[float, ...]:

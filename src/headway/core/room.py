@@ -30,6 +30,7 @@ class Room:
         self._pinned: set[int] = set()
         self._preempted: list[str] = []
         self._promised: dict[str, int] = {}
+        self._num_promised = 0
         self._protected: dict[str, int] = {}
         self._max_num_seqs = max_num_seqs
         self._slots = max_num_seqs
@@ -41,30 +42,32 @@ class Room:
             self._enter(resident)
 
     def _enter(self, resident: Resident) -> None:
-        target = _target(resident)
+        rank = resident.rank
+        target = resident.max_num_tokens if resident.protected else resident.num_tokens
         blocks = self._memory.blocks_to_grow(resident.sequence_id, resident.num_computed, target)
-        self._promise(resident.sequence_id, blocks, protected=resident.protected)
-        self._slots -= 1
-        self._residents[resident.rank] += 1
-        self._count(resident, 1)
-        self._blocks_used[resident.rank] += self._blocks(resident.num_computed)
+        self._promise(resident, blocks)
+        self._blocks_used[rank] += self._blocks(resident.num_computed)
 
-    def _count(self, sequence: Resident | Candidate, sign: int) -> None:
+    def _promise(self, sequence: Resident | Candidate, blocks: int) -> None:
+        """Take a slot, and note the blocks that are promised."""
+        self._promised[sequence.sequence_id] = blocks
+        self._num_promised += blocks
+        if sequence.protected:
+            self._protected[sequence.sequence_id] = blocks
+        self._slots -= 1
+        self._residents[sequence.rank] += 1
         if sequence.rank == 0:
-            self._most_urgent += sign * self._blocks(sequence.max_num_tokens)
+            self._most_urgent += self._blocks(sequence.max_num_tokens)
 
     def _blocks(self, num_tokens: int) -> int:
         return -(-num_tokens // self._memory.block_size)
-
-    def _promise(self, sequence_id: str, blocks: int, *, protected: bool) -> None:
-        self._promised[sequence_id] = blocks
-        if protected:
-            self._protected[sequence_id] = blocks
 
     # -- residents ------------------------------------------------------------------------------
 
     def to_grow(self, resident: Resident, num_tokens: int) -> int:
         """Return the blocks to take, beyond those taken in this step, to hold `num_tokens`."""
+        if num_tokens == resident.num_tokens and not resident.protected:
+            return self._promised[resident.sequence_id]
         blocks = self._memory.blocks_to_grow(
             resident.sequence_id, resident.num_computed, num_tokens
         )
@@ -80,9 +83,11 @@ class Room:
         sequence_id = resident.sequence_id
         self._used += blocks
         self._taken[sequence_id] = self._taken.get(sequence_id, 0) + blocks
-        self._promised[sequence_id] = max(0, self._promised[sequence_id] - blocks)
+        kept = min(blocks, self._promised[sequence_id])
+        self._promised[sequence_id] -= kept
+        self._num_promised -= kept
         if sequence_id in self._protected:
-            self._protected[sequence_id] = max(0, self._protected[sequence_id] - blocks)
+            self._protected[sequence_id] = self._promised[sequence_id]
 
     def gain(
         self, victims: Collection[str], requester: Resident | Candidate, match: Match | None
@@ -109,11 +114,12 @@ class Room:
         for victim in victims:
             self._preempted.append(victim.sequence_id)
             self._used -= self._taken.pop(victim.sequence_id, 0)
-            self._promised.pop(victim.sequence_id)
+            self._num_promised -= self._promised.pop(victim.sequence_id)
             self._protected.pop(victim.sequence_id, None)
             self._slots += 1
             self._residents[victim.rank] -= 1
-            self._count(victim, -1)
+            if victim.rank == 0:
+                self._most_urgent -= self._blocks(victim.max_num_tokens)
 
     # -- admissions -----------------------------------------------------------------------------
 
@@ -131,9 +137,15 @@ class Room:
         return bool(self._protected)
 
     def shortage_to_admit(self, candidate: Candidate, match: Match) -> int:
-        """Return how many blocks are lacking to admit; 0 or less: none."""
+        """Return how many blocks are lacking to admit; 0 or less: none.
+
+        One that was preempted leaves every resident room for a block, so that it does not give way
+        to their growth at once.
+        """
+        kept = self._num_promised + self._reserve(candidate)
+        if candidate.was_preempted and not candidate.protected:
+            kept += sum(self._residents)
         target = _target(candidate)
-        kept = sum(self._promised.values()) + self._reserve(candidate)
         return self._to_admit(match, target) - (self._available(pins=match.blocks) - kept)
 
     def leaves_room(self, candidate: Candidate, overdue: Candidate) -> bool:
@@ -166,16 +178,12 @@ class Room:
 
     def admit(self, candidate: Candidate, match: Match, num_tokens: int) -> None:
         """Take a slot and the blocks of `num_tokens`, and promise the rest."""
-        target = _target(candidate)
-        rest = self._blocks(target) - self._blocks(num_tokens)
+        rest = self._blocks(_target(candidate)) - self._blocks(num_tokens)
         self._used += self._to_admit(match, num_tokens)
         self._pinned.update(match.blocks)
-        self._promise(candidate.sequence_id, rest, protected=candidate.protected)
-        self._slots -= 1
-        self._residents[candidate.rank] += 1
-        self._count(candidate, 1)
+        self._promise(candidate, rest)
 
 
-def _target(sequence: Resident | Candidate) -> int:
-    """Return the tokens whose blocks a sequence is promised."""
+def _target(sequence: Candidate) -> int:
+    """Return the tokens whose blocks a candidate is promised."""
     return sequence.max_num_tokens if sequence.protected else sequence.num_tokens

@@ -8,12 +8,15 @@ tokens, `num_computed` of them have their keys and values in the pool; the diffe
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from math import inf
+from typing import NamedTuple, Protocol
+
+from headway.core.predictor import StepCoefficients, StepFeatures
+from headway.core.tier import LatencyTarget
 
 
-@dataclass(frozen=True, slots=True)
-class Resident:
-    """A sequence that holds blocks."""
+class Resident(NamedTuple):
+    """A sequence that holds blocks. A tuple, because a step makes hundreds."""
 
     sequence_id: str
     rank: int
@@ -27,6 +30,8 @@ class Resident:
     """The latest step that computed something of it."""
     protected: bool = False
     """Preempted as often as allowed: nobody takes its blocks, and all it may need are kept."""
+    due_s: float = inf
+    """Seconds until its next token is due (`due.py`), below 0 when it is late; only of a decode."""
 
     @property
     def num_left(self) -> int:
@@ -46,6 +51,7 @@ class Candidate:
     protected: bool = False
     overtaken: int = 0
     """How often a request behind it was admitted while this one did not fit."""
+    was_preempted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +116,10 @@ class TierLimits:
     reserved_blocks: int = 0
     """Blocks that admissions of lower tiers leave available."""
     preemptible: bool = True
-    active_budget: int | None = None
-    """Most tokens in a step while this tier has work, from its gap target; None: no target."""
-    recent_budget: int | None = None
-    """Most tokens in a step while a request of it may arrive, from its TTFT target."""
+    target: LatencyTarget = field(default_factory=LatencyTarget)
+    """What it is promised on this machine."""
+    recent_s: float = inf
+    """Longest step while a request of this tier may arrive, which then waits for its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,9 @@ class StepLimits:
     max_num_batched_tokens: int
     tiers: tuple[TierLimits, ...]
     enable_chunked_prefill: bool = True
+    min_step_s: float = 0.0
+    """No due time shortens a step below this, and lower tiers may fill one that computes a prompt
+    of rank 0 up to this: the machine would be used badly by shorter ones."""
     max_overtakes: int = 8
     """How often a candidate that does not fit may be overtaken before all behind it wait."""
     lookahead: int = 8
@@ -142,21 +151,24 @@ class StepInput:
     """Ranks behind their floor, the most owed first."""
     recent: frozenset[int] = frozenset()
     """Ranks of which a request was here a short while ago."""
+    cost: StepCoefficients | None = None
+    """How long steps take; None: only tokens are budgeted."""
+    safety: float = 1.0
+    """What a predicted time is multiplied by where it must not be exceeded."""
 
 
 class Wait(StrEnum):
     """Why a sequence with work is not in the step."""
 
     TOKENS = "tokens"
-    """The token budget went to others: a resident is parked, its KV kept."""
+    """The step's tokens or time went to others: a resident is parked, its KV kept."""
     BLOCKS = "blocks"
     SLOTS = "slots"
     HELD = "held"
     """One that does not fit was overtaken as often as allowed; this one would be in its way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """Tokens of one sequence that the step computes."""
 
     sequence_id: str
@@ -173,9 +185,12 @@ class StepPlan:
 
     items: tuple[Item, ...]
     preempted: tuple[str, ...]
-    token_budget: int
-    budget_rank: int | None
-    """The tier whose latency target set the budget; None: `max_num_batched_tokens` did."""
+    features: StepFeatures
+    """What the step's time depends on."""
+    budget_s: float = inf
+    """Seconds that the step may take; infinite when nobody's target bounds it."""
+    budget_rank: int | None = None
+    """The tier whose latency target set the budget; None: none did."""
     waits: dict[str, Wait] = field(default_factory=dict)
     """By sequence id: residents that sit out, and the candidates that were looked at."""
     overtaken: dict[str, int] = field(default_factory=dict)

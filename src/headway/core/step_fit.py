@@ -6,7 +6,7 @@ measurement (other load, clock speed) stretches it by a share.
 """
 
 from collections.abc import Sequence
-from math import isfinite
+from math import isfinite, sqrt
 
 FORGETTING = 0.998
 """What a measurement weighs after each further one: half after about 350."""
@@ -15,9 +15,11 @@ DOUBT = 10.0
 MIN_INFORMATION = 1e-3
 """What a measurement must add to be taken: nothing is learned from the hundredth equal one."""
 OUTLIER = 6.0
-"""Deviations beyond this many times the usual one are not learned from (a pause, a page fault)."""
+"""Deviations beyond this many times the expected one are not learned from (a pause, a fault)."""
 LASTING = 16
-"""This many outliers in a row are a machine that has changed: what was learned is doubted anew."""
+"""So many outliers are a machine that has changed: what was learned is doubted anew."""
+LEAK = 0.1
+"""How much of an outlier each measurement takes back that is none."""
 DEVIATION_STEP = 1.1
 """Factor by which the usual deviation follows each measurement."""
 MIN_DEVIATION = 0.01
@@ -39,7 +41,7 @@ class CoefficientFit:
         self._unit = [typical_s / x for x in typical]
         self._shares = [c / unit for c, unit in zip(prior, self._unit, strict=True)]
         self._covariance = self._doubt()
-        self._num_outliers = 0
+        self._num_outliers = 0.0
         self._deviation = 0.5
         self._smallest_s = 1e-6 * typical_s
 
@@ -58,15 +60,17 @@ class CoefficientFit:
         predicted_s = sum(share * x for share, x in zip(self._shares, row, strict=True))
         scale = 1.0 / max(predicted_s, self._smallest_s)
         residual = (actual_s - predicted_s) * scale
-        usual, self._deviation = self._deviation, self._follow(abs(residual))
-        self._num_outliers = self._num_outliers + 1 if abs(residual) > OUTLIER * usual else 0
-        if 0 < self._num_outliers < LASTING:
-            return False
-        if self._num_outliers == LASTING:
-            self._num_outliers, self._covariance = 0, self._doubt()
         row = [x * scale for x in row]
         gain = [sum(p * x for p, x in zip(line, row, strict=True)) for line in self._covariance]
         information = sum(g * x for g, x in zip(gain, row, strict=True))
+        expected = self._deviation * sqrt(1.0 + max(0.0, information))
+        self._deviation = self._follow(abs(residual))
+        if abs(residual) > OUTLIER * expected:
+            self._num_outliers += 1
+            if self._num_outliers >= LASTING:
+                self._num_outliers, self._covariance = 0.0, self._doubt()
+            return False
+        self._num_outliers = max(0.0, self._num_outliers - LEAK)
         if information < MIN_INFORMATION:
             return False
         self._update(gain, information, residual)

@@ -1,15 +1,17 @@
 """How long does a step take on this machine, and which targets can it keep?
 
-A step of n tokens takes about `base_s + n * per_token_s`: reading the weights, then computing. Both
-are measured on the real model before anybody is served, and corrected by whatever step turns out to
-be faster. The configured targets are those of a fast machine; where one token alone takes too long
-for them, all are stretched by one factor.
+A step of n tokens takes about `base_s + n * token_s`: reading the weights, then computing. Both are
+measured on the real model before anybody is served: what the predictor (`core/predictor.py`) starts
+from. The configured targets are those of a fast machine; where the tightest would leave steps so
+short that reading the weights is most of them, all are stretched by one factor, which whatever step
+turns out to be faster corrects.
 """
 
 from dataclasses import dataclass
 from math import inf
 
 from headway.clock import Clock
+from headway.core.predictor import StepCoefficients
 from headway.core.tier import LatencyTarget, Tiers
 from headway.engine.runner import ModelRunner, SequenceSlice
 from headway.engine.sampling_params import SamplingParams
@@ -19,41 +21,21 @@ MEASURE_S = 2.0
 """After this many seconds a length is not measured more often than `MIN_REPEATS` times."""
 NOTICEABLE = 0.95
 """A step counts as faster than those before it from this share of their time on."""
-SHORTEST_STEPS_PER_TOKEN = 13.0
-"""A target below this many shortest steps per token leaves too little to share: of n such steps
-only 1 - 1/n is work that grows with the batch, so the rest of the machine would idle."""
-TTFT_SHARE = 0.2
+EFFICIENCY = 0.97
+"""Least tokens per second, over those of a full step, that the tightest target must leave."""
+EFFICIENCY_BESIDE_PROMPT = 0.8
+"""The same of a step that lower tiers fill up beside a critical prompt, or that is late."""
+TTFT_SHARE = 0.1
 """Share of a TTFT target that an arrival may spend waiting for the step under way."""
-SMALLEST_BUDGET = 16
 
 
 @dataclass(frozen=True, slots=True)
-class StepTime:
-    """The time of a step, affine in its tokens. Seconds."""
-
-    base_s: float
-    per_token_s: float
-
-    def at(self, num_tokens: int) -> float:
-        """Return the seconds that a step of `num_tokens` takes."""
-        return self.base_s + num_tokens * self.per_token_s
-
-    def tokens_within(self, seconds: float) -> int:
-        """Return how many tokens fit into `seconds`; at least `SMALLEST_BUDGET`."""
-        if self.per_token_s <= 0:
-            return 2**31
-        return max(SMALLEST_BUDGET, int((seconds - self.base_s) / self.per_token_s))
-
-
-@dataclass(frozen=True, slots=True)
-class TierBudget:
-    """What one tier can be promised here, and the most tokens in a step that keep the promise."""
+class TierPromise:
+    """What one tier can be promised on this machine."""
 
     target: LatencyTarget
-    active_budget: int | None
-    """While the tier has work: one step takes at most `target.tpot_s`."""
-    recent_budget: int | None
-    """While a request of it may arrive: one step takes at most a share of `target.ttft_s`."""
+    recent_s: float
+    """Longest step while a request of it may arrive; infinite without a TTFT target."""
 
 
 class FastestSteps:
@@ -84,16 +66,29 @@ class FastestSteps:
         return True
 
     @property
-    def step_time(self) -> StepTime:
+    def step_time(self) -> StepCoefficients:
         """The line through both ends.
 
         Where one token seems to take as long as all, only the time of all is known: the line then
-        starts at 0, so that budgets follow from it.
+        starts at 0, so that tokens cost something.
         """
         if self._shortest_s >= self._longest_s:
-            return StepTime(0.0, self._longest_s / self._max_tokens)
-        per_token_s = (self._longest_s - self._shortest_s) / (self._max_tokens - 1)
-        return StepTime(max(0.0, self._shortest_s - per_token_s), per_token_s)
+            return StepCoefficients(0.0, self._longest_s / self._max_tokens)
+        token_s = (self._longest_s - self._shortest_s) / (self._max_tokens - 1)
+        return StepCoefficients(max(0.0, self._shortest_s - token_s), token_s)
+
+    @property
+    def shortest_s(self) -> float:
+        """The least that any step takes."""
+        return self._shortest_s
+
+    def efficient_s(self, efficiency: float) -> float:
+        """Return how long a step must be to do this share of a full step's tokens per second.
+
+        Of its time all but the shortest step's is work that grows with the batch.
+        """
+        full = max(0.0, 1.0 - self._shortest_s / self._longest_s)
+        return self._shortest_s / (1.0 - efficiency * full)
 
 
 def measure_steps(runner: ModelRunner, clock: Clock, *, max_tokens: int) -> FastestSteps:
@@ -110,24 +105,21 @@ def measure_steps(runner: ModelRunner, clock: Clock, *, max_tokens: int) -> Fast
     return fastest
 
 
-def tier_budgets(step_time: StepTime, tiers: Tiers) -> tuple[TierBudget, ...]:
-    """Return by rank what can be promised on a machine with this step time."""
-    tightest = min((t.target.tpot_s for t in tiers.all if t.target.tpot_s is not None), default=1.0)
-    stretch = max(1.0, SHORTEST_STEPS_PER_TOKEN * step_time.at(1) / tightest)
-    return tuple(_tier_budget(step_time, tier.target, stretch) for tier in tiers.all)
+def tier_promises(fastest: FastestSteps, tiers: Tiers) -> tuple[TierPromise, ...]:
+    """Return by rank what can be promised on a machine that was measured."""
+    tightest = min((t.target.tpot_s for t in tiers.all if t.target.tpot_s is not None), default=inf)
+    stretch = max(1.0, fastest.efficient_s(EFFICIENCY) / tightest)
+    return tuple(_tier_promise(tier.target, stretch) for tier in tiers.all)
 
 
-def _tier_budget(step_time: StepTime, target: LatencyTarget, stretch: float) -> TierBudget:
+def _tier_promise(target: LatencyTarget, stretch: float) -> TierPromise:
     stretched = LatencyTarget(
         ttft_s=None if target.ttft_s is None else target.ttft_s * stretch,
         tpot_s=None if target.tpot_s is None else target.tpot_s * stretch,
         gap_s=None if target.gap_s is None else target.gap_s * stretch,
     )
-    gaps = [gap for gap in (stretched.tpot_s, stretched.gap_s) if gap is not None]
-    active = step_time.tokens_within(min(gaps)) if gaps else None
-    if stretched.ttft_s is None:
-        return TierBudget(stretched, active, None)
-    return TierBudget(stretched, active, step_time.tokens_within(TTFT_SHARE * stretched.ttft_s))
+    recent_s = inf if stretched.ttft_s is None else TTFT_SHARE * stretched.ttft_s
+    return TierPromise(stretched, recent_s)
 
 
 def _time_steps(runner: ModelRunner, clock: Clock, num_tokens: int, fastest: FastestSteps) -> None:

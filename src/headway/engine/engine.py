@@ -13,15 +13,10 @@ from typing import Any
 
 from headway.clock import Clock, MonotonicClock
 from headway.core.ordering import order_key
+from headway.core.predictor import StepTimePredictor
 from headway.core.step import StepLimits
 from headway.core.tier import Tier
-from headway.engine.calibration import (
-    FastestSteps,
-    StepTime,
-    TierBudget,
-    measure_steps,
-    tier_budgets,
-)
+from headway.engine.calibration import FastestSteps, measure_steps
 from headway.engine.fit import Fit
 from headway.engine.loading import LoadedModel, load_model
 from headway.engine.options import EngineOptions, engine_options
@@ -77,14 +72,10 @@ class LLMEngine:
         )
         _check_usable(self.runner)
         self._fastest: FastestSteps | None = None
-        self.step_time: StepTime | None = None
-        """Measured at start, if `calibrate`, and corrected by every step that is faster."""
-        self.budgets: tuple[TierBudget, ...] | None = None
-        """By rank: the targets kept here, and what they make of a step's tokens."""
+        self.predictor: StepTimePredictor | None = None
+        """Measured at start, if `calibrate`, and learning from every step."""
         if self.options.calibrate:
-            max_tokens = self.options.max_num_batched_tokens
-            self._fastest = measure_steps(self.runner, self._clock, max_tokens=max_tokens)
-            self._set_budgets(self._fastest)
+            self._calibrate()
         self._fcfs = self.options.scheduling_policy == "fcfs"
         self._scheduler = self._new_scheduler()
         self._live: dict[str, _Live] = {}
@@ -107,12 +98,20 @@ class LLMEngine:
         options = EngineOptions(calibrate=False) if options is None else options
         return cls(LoadedModel(runner, tokenizer), options=options, clock=clock)
 
-    def _set_budgets(self, fastest: FastestSteps) -> None:
-        self.step_time = fastest.step_time
-        self.budgets = tier_budgets(self.step_time, self.options.tiers)
+    def _calibrate(self) -> None:
+        max_tokens = self.options.max_num_batched_tokens
+        fastest = measure_steps(self.runner, self._clock, max_tokens=max_tokens)
+        if fastest.shortest_s > 0:
+            self._fastest = fastest
+            self.predictor = StepTimePredictor(fastest.step_time)
+
+    @property
+    def limits(self) -> StepLimits:
+        """What a step may hold on this machine, and what its tiers are promised."""
+        return self._scheduler.limits
 
     def _step_limits(self) -> StepLimits:
-        return step_limits(self.options, self.runner.num_blocks, self.budgets)
+        return step_limits(self.options, self.runner.num_blocks, self._fastest)
 
     def _new_scheduler(self) -> Scheduler:
         runner, options = self.runner, self.options
@@ -130,6 +129,7 @@ class LLMEngine:
             num_ranks=len(options.tiers),
             fcfs=self._fcfs,
             max_preemptions=options.max_preemptions,
+            predictor=self.predictor,
         )
 
     # -- requests -------------------------------------------------------------------------------
@@ -251,16 +251,13 @@ class LLMEngine:
     def _compute(self, step: ScheduledStep) -> list[Advance]:
         start = self._clock.now()
         result = self.runner.execute(step.slices, step.copies)
-        self._note_time(step, self._clock.now() - start)
-        return self._scheduler.update(step, result)
+        elapsed_s = self._clock.now() - start
+        self._note_time(step, elapsed_s)
+        return self._scheduler.update(step, result, elapsed_s)
 
     def _note_time(self, step: ScheduledStep, seconds: float) -> None:
-        """Let a step that is faster than thought possible correct the budgets of those to come."""
-        if self._fastest is None:
-            return
-        num_tokens = sum(item.end - item.start for item in step.slices)
-        if self._fastest.note(num_tokens, seconds):
-            self._set_budgets(self._fastest)
+        """Let a step that is faster than thought possible correct what is promised."""
+        if self._fastest is not None and self._fastest.note(step.plan.features.num_tokens, seconds):
             self._scheduler.limits = self._step_limits()
 
     def _deliver(self, advances: list[Advance]) -> list[RequestOutput]:

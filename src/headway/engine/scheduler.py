@@ -6,10 +6,13 @@ the step computed. The plan decides, this file only keeps the books.
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from math import inf
 
 from headway.core.batching import plan_step
 from headway.core.cost import Prices
+from headway.core.due import next_token_due
 from headway.core.floors import FloorLedger
+from headway.core.predictor import StepTimePredictor
 from headway.core.request import Event, RequestState, next_state
 from headway.core.step import Item, Resident, StepInput, StepLimits, StepPlan, Wait
 from headway.core.waiting_line import WaitingLine
@@ -33,6 +36,8 @@ class ScheduledStep:
     plan: StepPlan
     slices: tuple[SequenceSlice, ...]
     copies: tuple[tuple[int, int], ...]
+    at: float
+    """When it was planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +62,15 @@ class Scheduler:
         num_ranks: int,
         fcfs: bool,
         max_preemptions: int,
+        predictor: StepTimePredictor | None = None,
     ) -> None:
+        """Start empty. Without a `predictor` steps are bounded in tokens only."""
         self.kv = kv
         self.limits = limits
         self._eos_token_ids = eos_token_ids
         self._stats = stats
         self._max_preemptions = max_preemptions
+        self._predictor = predictor
         self._sequences: dict[str, Sequence] = {}
         self._running: dict[str, Sequence] = {}
         self._groups: dict[str, list[Sequence]] = {}
@@ -153,20 +161,23 @@ class Scheduler:
         self._step += 1
         self._count(plan)
         slices = tuple(self._slice(item) for item in plan.items)
-        return ScheduledStep(plan, slices, tuple(self.kv.take_copies()))
+        return ScheduledStep(plan, slices, tuple(self.kv.take_copies()), now)
 
     def step_input(self, now: float) -> StepInput:
         """Return what a step planned now looks at; changes nothing."""
+        predictor = self._predictor
         recent = (rank for rank, at in enumerate(self._last_arrival) if now - at < RECENT_S)
         return StepInput(
-            residents=tuple(self._resident(sequence) for sequence in self._running.values()),
+            residents=tuple(self._resident(running, now) for running in self._running.values()),
             waiting=self._lines,
             memory=KVView(self.kv, self._sequences, self._groups),
             owed=self._floors.owed(),
             recent=frozenset(recent),
+            cost=None if predictor is None else predictor.coefficients,
+            safety=1.0 if predictor is None else predictor.safety,
         )
 
-    def _resident(self, sequence: Sequence) -> Resident:
+    def _resident(self, sequence: Sequence, now: float) -> Resident:
         return Resident(
             sequence_id=sequence.sequence_id,
             rank=sequence.rank,
@@ -176,6 +187,18 @@ class Scheduler:
             max_num_tokens=sequence.max_num_tokens,
             last_step=sequence.last_step,
             protected=sequence.preemptions >= self._max_preemptions,
+            due_s=self._due(sequence) - now,
+        )
+
+    def _due(self, sequence: Sequence) -> float:
+        num_output_tokens = sequence.num_output_tokens
+        if num_output_tokens == 0:
+            return inf
+        return next_token_due(
+            self.limits.tiers[sequence.rank].target,
+            first_s=sequence.first_token_s,
+            latest_s=sequence.latest_token_s,
+            num_output_tokens=num_output_tokens,
         )
 
     def _apply(self, plan: StepPlan, now: float) -> None:
@@ -257,18 +280,34 @@ class Scheduler:
     def _count(self, plan: StepPlan) -> None:
         self._stats.num_steps += 1
         self._stats.num_batched_tokens += sum(item.num_tokens for item in plan.items)
-        self._stats.last_token_budget = plan.token_budget
+        self._stats.last_budget_s = plan.budget_s
         for sequence_id, wait in plan.waits.items():
             if wait is Wait.TOKENS and sequence_id in self._running:
                 self._stats.num_parked += 1
 
-    def update(self, step: ScheduledStep, result: StepResult) -> list[Advance]:
-        """Book what the step computed. Returns the tokens drawn and the sequences that failed."""
-        advances = [self._advance(computed, result) for computed in step.slices]
+    def update(
+        self, step: ScheduledStep, result: StepResult, elapsed_s: float | None = None
+    ) -> list[Advance]:
+        """Book what the step computed. Returns the tokens drawn and the sequences that failed.
+
+        `elapsed_s` is how long the step took, for the predictor to learn from; None: not known.
+        """
+        end = step.at
+        if elapsed_s is not None:
+            end += elapsed_s
+            self._learn(step.plan, elapsed_s)
+        advances = [self._advance(computed, result, end) for computed in step.slices]
         self._settle_floors()
         return [advance for advance in advances if advance.token or advance.error is not None]
 
-    def _advance(self, computed: SequenceSlice, result: StepResult) -> Advance:
+    def _learn(self, plan: StepPlan, elapsed_s: float) -> None:
+        if self._predictor is not None:
+            self._stats.count_prediction(
+                elapsed_s, self._predictor.predict(plan.features), self._predictor.safety
+            )
+            self._predictor.observe(plan.features, elapsed_s)
+
+    def _advance(self, computed: SequenceSlice, result: StepResult, end: float) -> Advance:
         sequence = self._sequences[computed.sequence_id]
         sequence.num_computed = computed.end
         sequence.last_step = self._step
@@ -282,6 +321,9 @@ class Scheduler:
         if not computed.sample:
             return Advance(sequence)
         token = result.sampled[computed.sequence_id]
+        if sequence.num_output_tokens == 0:
+            sequence.first_token_s = end
+        sequence.latest_token_s = end
         sequence.token_ids.append(token.token_id)
         self._stats.num_generation_tokens += 1
         self._release_followers(sequence)

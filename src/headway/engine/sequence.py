@@ -28,6 +28,9 @@ class Sequence:
     arrived_s: float = 0.0
     admitted_s: float | None = None
     """When it first got blocks, on the clock of `arrived_s`."""
+    first_token_s: float = 0.0
+    """When its first token was there, and its latest; without output they mean nothing."""
+    latest_token_s: float = 0.0
     state: RequestState = RequestState.WAITING
     num_computed: int = 0
     last_step: int = -1

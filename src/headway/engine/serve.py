@@ -70,15 +70,14 @@ def describe(engine: LLMEngine) -> list[str]:
     runner = engine.runner
     tokens = runner.num_blocks * runner.block_size
     lines = [f"KV cache of {runner.num_blocks} blocks, {tokens} tokens"]
-    if engine.step_time is not None:
-        time = engine.step_time
+    if engine.predictor is not None:
+        time = engine.predictor.coefficients
         lines.append(
-            f"an iteration takes {1e3 * time.base_s:.1f} ms and {1e3 * time.per_token_s:.2f} ms "
+            f"an iteration takes {1e3 * time.base_s:.1f} ms and {1e3 * time.token_s:.2f} ms "
             "for each token"
         )
-    budgets = () if engine.budgets is None else engine.budgets
-    for tier, budget in zip(engine.options.tiers.all, budgets, strict=False):
-        target = budget.target
+    for tier, limits in zip(engine.options.tiers.all, engine.limits.tiers, strict=False):
+        target = limits.target
         if target.ttft_s is not None and target.tpot_s is not None:
             lines.append(
                 f"tier {tier.name}: TTFT {target.ttft_s:.2f} s, TPOT {1e3 * target.tpot_s:.0f} ms"

@@ -1,6 +1,7 @@
 """What is the engine doing, in numbers?"""
 
 from dataclasses import dataclass, field, replace
+from math import inf
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +39,16 @@ class EngineStats:
     busy_s: float = 0.0
     """Seconds spent in steps."""
     last_step_s: float = 0.0
-    last_token_budget: int = 0
+    last_budget_s: float = inf
+    """What the latest step was allowed to take; infinite when nobody's target bounded it."""
+    step_s: float = 0.0
+    """Seconds that the model took, of steps that were predicted."""
+    predicted_s: float = 0.0
+    """Seconds predicted for the same steps."""
+    num_late_steps: int = 0
+    """Those of them that took longer than predicted times the safety factor."""
+    safety: float = 1.0
+    """The safety factor as it was for the latest step."""
 
     @property
     def kv_usage(self) -> float:
@@ -48,6 +58,13 @@ class EngineStats:
     def count_finished(self, reason: str) -> None:
         """Count the end of one sequence."""
         self.num_finished[reason] = self.num_finished.get(reason, 0) + 1
+
+    def count_prediction(self, actual_s: float, predicted_s: float, safety: float) -> None:
+        """Count a step whose time was predicted."""
+        self.step_s += actual_s
+        self.predicted_s += predicted_s
+        self.num_late_steps += actual_s > safety * predicted_s
+        self.safety = safety
 
     def snapshot(
         self, *, running: list[int], waiting: list[int], held: int, cached: int, free: int

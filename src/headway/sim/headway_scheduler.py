@@ -8,12 +8,13 @@ each step's time as it was.
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from itertools import count
+from math import inf
 
 from headway.core.ordering import order_key
-from headway.core.predictor import StepFeatures
+from headway.core.predictor import StepFeatures, StepTimePredictor
 from headway.core.step import StepLimits
 from headway.core.tier import Tiers
-from headway.engine.calibration import FastestSteps, tier_budgets
+from headway.engine.calibration import FastestSteps
 from headway.engine.options import EngineOptions
 from headway.engine.request import EngineRequest
 from headway.engine.runner import SampledToken, SequenceSlice, StepResult
@@ -52,6 +53,7 @@ class HeadwayScheduler:
             tiers=setup.tiers,
         )
         self._fastest = _measured(setup)
+        self._predictor = StepTimePredictor(self._fastest.step_time)
         self._num_blocks = shape.num_blocks
         self._engine_stats = EngineStats(
             max_num_seqs=shape.max_num_seqs,
@@ -67,6 +69,7 @@ class HeadwayScheduler:
             num_ranks=len(setup.tiers),
             fcfs=False,
             max_preemptions=self._options.max_preemptions,
+            predictor=self._predictor,
         )
         self._live: dict[str, _Live] = {}
         self._arrivals = count()
@@ -89,10 +92,12 @@ class HeadwayScheduler:
         if step is None:
             return None
         return SimStep(
-            features=_features(step.slices),
+            features=step.plan.features,
             num_tokens=self._count(step.slices),
             token=step,
-            budget_tokens=step.plan.token_budget,
+            budget_tokens=self._options.max_num_batched_tokens,
+            predicted_s=self._predictor.predict(step.plan.features),
+            budget_s=None if step.plan.budget_s == inf else step.plan.budget_s,
         )
 
     def done(self, step: SimStep, now: float, step_s: float) -> Seq[Emission]:
@@ -106,7 +111,7 @@ class HeadwayScheduler:
             self._scheduler.limits = self._limits()
         sampled = {each.sequence_id: self._token(each) for each in slices if each.sample}
         emissions = []
-        for advance in self._scheduler.update(planned, StepResult(sampled=sampled)):
+        for advance in self._scheduler.update(planned, StepResult(sampled=sampled), step_s):
             sequence = advance.sequence
             if sequence.finish_reason is None:
                 emissions.append(Emission(sequence.sequence_id, finished=False))
@@ -135,8 +140,7 @@ class HeadwayScheduler:
         assert bool(self._live) == self._scheduler.has_unfinished, "a request is lost"
 
     def _limits(self) -> StepLimits:
-        budgets = tier_budgets(self._fastest.step_time, self._tiers)
-        return step_limits(self._options, self._num_blocks, budgets)
+        return step_limits(self._options, self._num_blocks, self._fastest)
 
     def _token(self, computed: SequenceSlice) -> SampledToken:
         """The model ends an answer at its true length."""
@@ -193,27 +197,4 @@ def _sequence(request: SimRequest, arrival: int, tiers: Tiers, now: float) -> Se
         max_tokens=request.max_tokens,
         token_ids=tokens,
         arrived_s=now,
-    )
-
-
-def _features(slices: Seq[SequenceSlice]) -> StepFeatures:
-    """Add up what `StepFeatures.plus` counts, without an object for each slice."""
-    num_tokens = num_decodes = decode_context = prefill_context = 0
-    work = 0.0
-    for each in slices:
-        n, context = each.end - each.start, each.start
-        num_tokens += n
-        if n == 1:
-            num_decodes += 1
-            decode_context += context
-        else:
-            prefill_context += context
-            work += n * (context + n / 2)
-    return StepFeatures(
-        num_tokens=num_tokens,
-        num_decodes=num_decodes,
-        num_prefills=len(slices) - num_decodes,
-        decode_context=decode_context,
-        prefill_context=prefill_context,
-        prefill_work=work,
     )

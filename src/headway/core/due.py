@@ -1,0 +1,27 @@
+"""When is the next token of a request due?"""
+
+from math import inf
+
+from headway.core.tier import LatencyTarget
+
+RELEGATED_AFTER = 1.0
+"""A request this many of its own time per token behind holds up nobody's step any more: only its
+longest gap still counts."""
+
+
+def next_token_due(
+    target: LatencyTarget, *, first_s: float, latest_s: float, num_output_tokens: int
+) -> float:
+    """Return when, on the clock of `first_s`, the next token is due; infinite without a target.
+
+    `first_s` and `latest_s` are when its first and its latest token came; `num_output_tokens`
+    counts both. Token k is due k - 1 times the TPOT after the first, and at most the gap after the
+    one before it.
+    """
+    gap_at = inf if target.gap_s is None else latest_s + target.gap_s
+    if target.tpot_s is None:
+        return gap_at
+    pace_at = first_s + num_output_tokens * target.tpot_s
+    if gap_at < inf and latest_s - pace_at > RELEGATED_AFTER * target.tpot_s:
+        return gap_at
+    return min(pace_at, gap_at)

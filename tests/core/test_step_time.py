@@ -1,0 +1,121 @@
+"""Does a step take the time that it may?"""
+
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.core.budget import MIN_TOKENS
+from headway.core.predictor import StepCoefficients
+from headway.core.step import Candidate, Resident, StepLimits, TierLimits
+from tests.core.situation import PLAIN, decode, plan, situations, tokens, waits
+
+PER_TOKEN = StepCoefficients(0.0, token_s=0.001)
+COEFFICIENTS = st.builds(StepCoefficients, *(st.floats(0, 0.1) for _ in range(7)))
+
+
+def test_decodes_that_are_due_keep_half() -> None:
+    """A stream that is due gets its token while a more urgent prompt is computed, others wait."""
+    due = decode("d", 1, 0)._replace(due_s=0.04)
+    step = plan([due, decode("e", 1, 1)], [waits("c", 0, 9, 64)], cost=PER_TOKEN)
+    assert tokens(step) == {"d": 1, "c": 63}
+    many = [decode(f"d{i}", 1, i)._replace(due_s=0.01) for i in range(40)]
+    limits = StepLimits(64, 64, PLAIN)
+    step = plan(many, [waits("c", 0, 99, 64)], limits=limits, cost=PER_TOKEN)
+    assert sum(n for i, n in tokens(step).items() if i != "c") == 32
+
+
+def test_the_tightest_due_time_bounds_the_step() -> None:
+    """A decode's own due time, the time a tier allows of which a request may arrive, or nothing."""
+    tiers = (TierLimits(recent_s=0.024), TierLimits(), TierLimits())
+    limits = StepLimits(32, 64, tiers)
+    bulk = [waits("b", 2, 0, 400)]
+    free = plan([], bulk, limits=limits, cost=PER_TOKEN)
+    assert (sum(tokens(free).values()), free.budget_s) == (64, inf)
+    arriving = plan([], bulk, limits=limits, recent=(0,), cost=PER_TOKEN)
+    assert (sum(tokens(arriving).values()), arriving.budget_rank) == (24, 0)
+    stream = decode("c", 0, 1)._replace(due_s=0.0185)
+    due = plan([stream], bulk, limits=limits, recent=(0,), cost=PER_TOKEN)
+    assert (sum(tokens(due).values()), due.budget_s) == (18, 0.0185)
+
+
+def test_a_due_time_does_not_count_while_a_more_urgent_prompt_waits() -> None:
+    """Else normal's streams would shrink critical's prefill."""
+    stream = decode("n", 1, 1)._replace(due_s=0.0185)
+    step = plan([stream], [waits("c", 0, 9, 60)], cost=PER_TOKEN)
+    assert tokens(step) == {"n": 1, "c": 60}
+    assert sum(tokens(plan([stream], [waits("b", 2, 9, 60)], cost=PER_TOKEN)).values()) == 18
+
+
+def test_a_late_stream_does_not_shrink_steps_to_nothing() -> None:
+    """However late, the step is as long as the machine needs to be used well."""
+    limits = StepLimits(32, 64, PLAIN, min_step_s=0.02)
+    late = decode("c", 0, 1)._replace(due_s=-5.0)
+    step = plan([late], [waits("b", 2, 9, 60)], limits=limits, cost=PER_TOKEN)
+    assert tokens(step) == {"c": 1, "b": 19}
+
+
+def test_a_step_with_a_critical_prompt_is_not_filled_with_bulk() -> None:
+    """The prompt's first token comes at the end of the step; bulk has the next one."""
+    limits = StepLimits(32, 64, PLAIN, min_step_s=0.02)
+    bulk = [decode(f"b{i}", 2, i) for i in range(30)]
+    step = plan(bulk, [waits("c", 0, 99, 10)], limits=limits, cost=PER_TOKEN)
+    assert (tokens(step)["c"], sum(tokens(step).values())) == (10, 20)
+    assert len(tokens(plan(bulk, [waits("n", 1, 99, 10)], limits=limits, cost=PER_TOKEN))) == 31
+
+
+def test_contexts_count() -> None:
+    """Forty long streams take the time of many more tokens than forty."""
+    limits = StepLimits(64, 512, (TierLimits(recent_s=0.101), TierLimits(), TierLimits()))
+    cost = StepCoefficients(0.01, token_s=0.0005, decode_context_s=2e-6)
+    long = [decode(f"d{i}", 2, i, tokens=1000) for i in range(60)]
+    step = plan(long, [], limits=limits, recent=(0,), cost=cost)
+    assert len(step.items) == 36
+    assert cost.time_s(step.features) <= 0.101 < cost.time_s(step.features.plus_decode(1000))
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-3, 1e3])
+def test_m11_a_wrong_prediction_shuts_nobody_out(factor: float) -> None:
+    """Decodes and a prompt of rank 0 are in the plan, an owed tier gets its share."""
+    tiers = (TierLimits(recent_s=0.05), TierLimits(floor=0.15), TierLimits(floor=0.05))
+    limits = StepLimits(64, 512, tiers)
+    cost = StepCoefficients(0.01 * factor, token_s=0.001 * factor)
+    residents = [decode(f"c{i}", 0, i) for i in range(20)] + [decode("b", 2, 50)]
+    waiting = [waits("c", 0, 99, 300), waits("n", 1, 98, 100)]
+    step = plan(residents, waiting, limits=limits, owed=(1, 2), recent=(0,), cost=cost)
+    planned = tokens(step)
+    assert all(f"c{i}" in planned for i in range(20))
+    assert planned["c"] >= 16
+    assert planned["b"] == 1
+    assert planned["n"] >= 0.15 * 2 * 36
+
+
+@settings(max_examples=300)
+@given(
+    situations(),
+    COEFFICIENTS,
+    st.floats(0.0, 1.0),
+    st.lists(st.one_of(st.just(inf), st.floats(-1.0, 1.0)), min_size=6, max_size=6),
+)
+def test_i7_i8_the_step_is_as_long_as_it_may_be_and_never_empty(
+    situation: tuple[list[Resident], list[Candidate], int, StepLimits],
+    cost: StepCoefficients,
+    recent_s: float,
+    due_s: list[float],
+) -> None:
+    """I7, G6: beyond the budget are only rank 0's decodes and the least tokens of a step."""
+    residents, candidates, num_blocks, limits = situation
+    tiers = (TierLimits(recent_s=recent_s, preemptible=False), TierLimits(), TierLimits())
+    limits = StepLimits(
+        limits.max_num_seqs, limits.max_num_batched_tokens, tiers, min_step_s=recent_s / 2
+    )
+    residents = [r._replace(due_s=s) for r, s in zip(residents, due_s, strict=False)]
+    step = plan(residents, candidates, num_blocks=num_blocks, limits=limits, recent=(0,), cost=cost)
+    assert bool(step.items) == bool(residents or candidates)
+    assert step.budget_s <= recent_s
+    ranks = {r.sequence_id: r.rank for r in residents}
+    ranks |= {c.sequence_id: c.rank for c in candidates}
+    urgent = sum(n for i, n in tokens(step).items() if ranks[i] == 0)
+    if cost.time_s(step.features) > step.budget_s * (1 + 1e-9):
+        assert step.features.num_tokens - urgent <= MIN_TOKENS
