@@ -34,11 +34,12 @@ class Fit:
         """Return how many tokens each answer may have. Raises InvalidRequestError."""
         params = request.params
         _check_caller(request, self._num_ranks)
+        num_prompt = len(request.prompt_token_ids)
+        # First, so that no walk over the tokens is longer than the context.
+        self._check_length(num_prompt)
         self._check_tokens("prompt", request.prompt_token_ids)
         self._check_tokens("logit_bias", params.logit_bias)
         self._check_tokens("stop_token_ids", params.stop_token_ids)
-        num_prompt = len(request.prompt_token_ids)
-        self._check_length(num_prompt)
         left = self.max_num_tokens - num_prompt
         if params.max_tokens is None:
             if params.min_tokens > left:

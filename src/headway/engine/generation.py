@@ -1,8 +1,9 @@
 """Is a generation request taken, and what happens to it then?"""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from starlette.types import Receive, Scope, Send
 
@@ -24,6 +25,7 @@ from headway.wire.completions import CompletionRequest, decode_completion
 from headway.wire.errors import error_body
 from headway.wire.event_stream import WriteTimeoutError
 from headway.wire.http import Headers, read_body, run_until_disconnect, send_bytes
+from headway.wire.offload import Offload
 from headway.wire.routing import reply_headers
 
 RETRY_AFTER: Headers = ((b"retry-after", b"1"), (b"retry-after-ms", b"1000"))
@@ -60,12 +62,14 @@ class Generator:
         engine: AsyncEngine,
         tokenizer: Tokenizer,
         prompts: PromptReader,
+        bodies: Offload,
         metrics: EngineMetrics,
         options: ServerOptions,
         clock: Clock,
     ) -> None:
         self._engine = engine
         self._tokenizer = tokenizer
+        self._bodies = bodies
         self._prompts = prompts
         self._metrics = metrics
         self._options = options
@@ -75,26 +79,38 @@ class Generator:
 
     async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST /v1/chat/completions`."""
-        arrived = self._clock.now()
-        request = decode_chat(await read_body(scope, receive, self._options.max_body_bytes))
-        await run_until_disconnect(receive, self._serve(request, arrived, scope, send))
+        await self._take(decode_chat, scope, receive, send)
 
     async def completion(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST /v1/completions`."""
-        arrived = self._clock.now()
-        request = decode_completion(await read_body(scope, receive, self._options.max_body_bytes))
-        await run_until_disconnect(receive, self._serve(request, arrived, scope, send))
+        await self._take(decode_completion, scope, receive, send)
 
-    async def _serve(self, request: Request, arrived: float, scope: Scope, send: Send) -> None:
+    async def _take(
+        self, decode: Callable[[bytes], Request], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        arrived = self._clock.now()
+        body = await read_body(scope, receive, self._options.max_body_bytes)
+        await run_until_disconnect(receive, self._serve(decode, body, arrived, scope, send))
+
+    async def _serve(
+        self,
+        decode: Callable[[bytes], Request],
+        body: bytes,
+        arrived: float,
+        scope: Scope,
+        send: Send,
+    ) -> None:
+        request = await self._bodies.run(len(body), partial(decode, body))
         self._options.check_model(request.model)
         caller = caller_of(request, scope, self._options.tiers)
         if self._is_full():
             await self._send_full(scope, send)
             return
         # Counted before the prompt is read: many long ones may be read at once.
-        self._num_open += request.num_choices
+        num_choices = request.num_choices
+        self._num_open += num_choices
         try:
-            prompts = await self._read_prompts(request)
+            prompts = await self._read_prompts(request, len(body))
             timing = Timing(
                 self._clock,
                 arrived,
@@ -115,7 +131,7 @@ class Generator:
             )
             await self._send(reply, request)
         finally:
-            self._num_open -= request.num_choices
+            self._num_open -= num_choices
 
     async def _send(self, reply: Reply, request: Request) -> None:
         """Send the answer; one that was not delivered whole is not measured."""
@@ -140,7 +156,7 @@ class Generator:
         body = error_body(text, "server_error", code="server_overloaded")
         await send_bytes(send, 503, body, [*reply_headers(scope), *RETRY_AFTER])
 
-    async def _read_prompts(self, request: Request) -> list[list[int]]:
+    async def _read_prompts(self, request: Request, num_bytes: int) -> list[list[int]]:
         if isinstance(request, ChatCompletionRequest):
             return [
                 await self._prompts.chat(
@@ -149,6 +165,7 @@ class Generator:
                     continue_final_message=request.continue_final_message,
                     add_special_tokens=request.add_special_tokens,
                     kwargs=request.chat_template_kwargs,
+                    num_bytes=num_bytes,
                 )
             ]
         special = request.add_special_tokens is not False

@@ -1,26 +1,23 @@
 """How does text become a prompt without holding up the event loop?
 
 A size check refuses hopeless text before it is tokenized. Short text is tokenized at once, which
-takes less time than handing it over; long text goes to a worker thread.
+takes less time than handing it over; long text, and a conversation of much else, goes to a thread.
 """
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from headway.engine.tokenizer import Tokenizer
 from headway.errors import InvalidRequestError
 from headway.wire.chat import ChatMessage
+from headway.wire.offload import Offload
 
 NUM_WORKERS = 2
 """So that one long prompt does not keep the next one waiting."""
-INLINE_CHARS = 4096
+INLINE_BYTES = 4096
 _RESERVED_KWARGS = frozenset({"add_generation_prompt", "continue_final_message", "messages"})
-
-T = TypeVar("T")
 
 
 class PromptReader:
@@ -30,15 +27,17 @@ class PromptReader:
         """`max_num_tokens`: longest prompt and answer together that the engine can hold."""
         self._tokenizer = tokenizer
         self._max_num_tokens = max_num_tokens
-        self._workers = ThreadPoolExecutor(NUM_WORKERS, thread_name_prefix="headway-tokenize")
+        self._workers = Offload(
+            "headway-tokenize", inline_up_to=INLINE_BYTES, num_threads=NUM_WORKERS
+        )
 
     def close(self) -> None:
         """Let the threads end. What still waits in line is dropped."""
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        self._workers.close()
 
     async def text(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of a text. Raises InvalidRequestError, param `prompt`."""
-        return await self._run(
+        return await self._workers.run(
             len(text), lambda: self._encode(text, "prompt", add_special_tokens=add_special_tokens)
         )
 
@@ -50,17 +49,19 @@ class PromptReader:
         continue_final_message: bool | None,
         add_special_tokens: bool | None,
         kwargs: Mapping[str, Any] | None,
+        num_bytes: int,
     ) -> list[int]:
         """Return the token ids of a conversation, None being the default of each setting.
 
-        Raises InvalidRequestError naming the field when the template refuses.
+        `num_bytes` is the size of the request, by which rendering it takes its time. Raises
+        InvalidRequestError naming the field when the template refuses.
         """
         given = _checked_kwargs(kwargs)
         goes_on = continue_final_message is True
         opens = not goes_on if add_generation_prompt is None else add_generation_prompt
-        plain = msgspec.to_builtins(messages)
 
         def render() -> list[int]:
+            plain = msgspec.to_builtins(messages)
             text = self._tokenizer.render_chat(
                 plain, add_generation_prompt=opens, continue_final_message=goes_on, **given
             )
@@ -68,12 +69,7 @@ class PromptReader:
             special = add_special_tokens is True
             return self._encode(text, "messages", add_special_tokens=special)
 
-        return await self._run(sum(len(message.text) for message in messages), render)
-
-    async def _run(self, num_chars: int, work: Callable[[], T]) -> T:
-        if num_chars <= INLINE_CHARS:
-            return work()
-        return await asyncio.get_running_loop().run_in_executor(self._workers, work)
+        return await self._workers.run(num_bytes, render)
 
     def _encode(self, text: str, param: str, *, add_special_tokens: bool) -> list[int]:
         num_bytes = len(text.encode("utf-8", "surrogatepass"))

@@ -17,6 +17,7 @@ from headway.metrics.engine import CONTENT_TYPE, EngineMetrics, EngineReading
 from headway.wire.health import Health
 from headway.wire.http import read_body, send_bytes
 from headway.wire.models import ModelCard, ModelList
+from headway.wire.offload import INLINE_BODY_BYTES, Offload
 from headway.wire.openapi import ENGINE_OPERATIONS, openapi_document
 from headway.wire.routing import Router, reply_headers
 from headway.wire.tokenize import (
@@ -28,6 +29,8 @@ from headway.wire.tokenize import (
 )
 
 MODEL_PATH = "/v1/models/"
+_BYTES_PER_TOKEN = 64
+"""What showing a token costs beside reading a byte."""
 
 
 class Pages:
@@ -38,10 +41,12 @@ class Pages:
         engine: AsyncEngine,
         tokenizer: Tokenizer,
         prompts: PromptReader,
+        bodies: Offload,
         metrics: EngineMetrics,
         options: ServerOptions,
     ) -> None:
         self._engine = engine
+        self._bodies = bodies
         self._tokenizer = tokenizer
         self._prompts = prompts
         self._metrics = metrics
@@ -81,19 +86,26 @@ class Pages:
 
     async def tokenize(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Text or conversation to token ids."""
-        request = decode_tokenize(await read_body(scope, receive, self._options.max_body_bytes))
+        body = await read_body(scope, receive, self._options.max_body_bytes)
+        request = await self._bodies.run(len(body), lambda: decode_tokenize(body))
         self._options.check_model(request.model)
-        tokens = await self._tokens(request)
-        texts = [self._tokenizer.token_text(token_id) for token_id in tokens]
-        answer = TokenizeResponse(
-            count=len(tokens),
-            max_model_len=self._max_model_len,
-            tokens=tokens,
-            token_strs=texts if request.return_token_strs is True else None,
-        )
-        await _send_json(scope, send, answer)
+        tokens = await self._tokens(request, len(body))
 
-    async def _tokens(self, request: TokenizeRequest) -> list[int]:
+        def answer() -> bytes:
+            texts = [self._tokenizer.token_text(token_id) for token_id in tokens]
+            return msgspec.json.encode(
+                TokenizeResponse(
+                    count=len(tokens),
+                    max_model_len=self._max_model_len,
+                    tokens=tokens,
+                    token_strs=texts if request.return_token_strs is True else None,
+                )
+            )
+
+        shown = await self._bodies.run(len(tokens) * _BYTES_PER_TOKEN, answer)
+        await send_bytes(send, 200, shown, reply_headers(scope))
+
+    async def _tokens(self, request: TokenizeRequest, num_bytes: int) -> list[int]:
         if request.messages is None:
             text = "" if request.prompt is None else request.prompt
             special = request.add_special_tokens is not False
@@ -104,17 +116,23 @@ class Pages:
             continue_final_message=request.continue_final_message,
             add_special_tokens=request.add_special_tokens,
             kwargs=request.chat_template_kwargs,
+            num_bytes=num_bytes,
         )
 
     async def detokenize(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Token ids to text. Raises InvalidRequestError for one that does not exist."""
-        request = decode_detokenize(await read_body(scope, receive, self._options.max_body_bytes))
+        body = await read_body(scope, receive, self._options.max_body_bytes)
+        shown = await self._bodies.run(len(body), lambda: self._detokenized(body))
+        await send_bytes(send, 200, shown, reply_headers(scope))
+
+    def _detokenized(self, body: bytes) -> bytes:
+        request = decode_detokenize(body)
         self._options.check_model(request.model)
         if any(token_id >= self._tokenizer.vocab_size for token_id in request.tokens):
             text = f"tokens must be below {self._tokenizer.vocab_size}"
             raise InvalidRequestError(text, param="tokens")
         text = self._tokenizer.decode(request.tokens, skip_special_tokens=False)
-        await _send_json(scope, send, DetokenizeResponse(text))
+        return msgspec.json.encode(DetokenizeResponse(text))
 
 
 async def _send_json(scope: Scope, send: Send, value: msgspec.Struct) -> None:
@@ -126,15 +144,17 @@ def build_app(engine: AsyncEngine, options: ServerOptions, *, clock: Clock | Non
     clock = MonotonicClock() if clock is None else clock
     tokenizer = engine.engine.tokenizer
     prompts = PromptReader(tokenizer, engine.engine.fit.max_num_tokens)
+    bodies = Offload("headway-bodies", inline_up_to=INLINE_BODY_BYTES)
     metrics = EngineMetrics(options.model_name, lambda: _reading(engine.stats(), options.tiers))
-    generator = Generator(engine, tokenizer, prompts, metrics, options, clock)
-    pages = Pages(engine, tokenizer, prompts, metrics, options)
+    generator = Generator(engine, tokenizer, prompts, bodies, metrics, options, clock)
+    pages = Pages(engine, tokenizer, prompts, bodies, metrics, options)
 
     async def start() -> None:
         engine.start()
 
     async def stop() -> None:
         prompts.close()
+        bodies.close()
         await engine.stop()
 
     routes = {

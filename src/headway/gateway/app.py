@@ -18,6 +18,7 @@ from headway.gateway.node_client import NodeClient
 from headway.gateway.probe import Prober
 from headway.gateway.routes import Pages, build_routes
 from headway.metrics.gateway import GatewayMetrics, NodeReading, Reading
+from headway.wire.offload import INLINE_BODY_BYTES, Offload
 from headway.wire.routing import Router
 
 CUT_GRACE_S = 5.0
@@ -36,6 +37,7 @@ class Gateway:
     exchanges: Exchanges
     ring: ExplainRing
     metrics: GatewayMetrics
+    bodies: Offload
     draining: bool = False
 
     def __post_init__(self) -> None:
@@ -51,6 +53,7 @@ class Gateway:
         """Disconnect from the nodes."""
         await self.prober.stop()
         await self.client.close()
+        self.bodies.close()
 
     async def drain(self) -> None:
         """Refuse new requests, let the others end, then cut off what is left.
@@ -118,10 +121,13 @@ def build_gateway(config: Config, *, clock: Clock | None = None) -> Gateway:
         exchanges=Exchanges(clock, metrics, ring, jobs.cost),
         ring=ring,
         metrics=metrics,
+        bodies=Offload("headway-bodies", inline_up_to=INLINE_BODY_BYTES),
     )
     identity = Identity(tiers, config.keys, strict=settings.strict_tiers)
     forward = Forwarder(controller, pool, client, metrics, clock)
-    generator = Generator(settings, identity, jobs, forward, gateway.exchanges, metrics, clock)
+    generator = Generator(
+        settings, identity, jobs, gateway.bodies, forward, gateway.exchanges, metrics, clock
+    )
     pages = Pages(identity, pool, gateway.prober, ring, metrics, lambda: gateway.draining)
     routes = build_routes(generator, pages)
     gateway.app = Router(routes, on_start=gateway.start, on_stop=gateway.stop)

@@ -24,6 +24,7 @@ from headway.gateway.fake_answers import (
 __all__ = ["Behaviour", "FakeNode", "Received"]
 
 _LINE_END = b"\r\n"
+_TOO_LONG = b'{"error": {"message": "the prompt is too long", "param": "prompt"}}'
 
 
 @dataclass(kw_only=True)
@@ -40,6 +41,8 @@ class FakeNode:
     """Behaviours of the next completions, one each, before `behaviour` applies."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Further series of /metrics, by name and labels."""
+    refuse_over: int | None = None
+    """Larger bodies are refused as too long, neither decoded nor recorded; None: none are."""
     health_status: int = 200
     metrics_gate: asyncio.Event | None = None
     """/metrics hangs until this event."""
@@ -161,6 +164,9 @@ class FakeNode:
         return "\n".join([*lines, ""]).encode()
 
     async def _complete(self, request: Received, out: "ResponseWriter") -> None:
+        if self.refuse_over is not None and len(request.body) > self.refuse_over:
+            await out.whole(400, _TOO_LONG)
+            return
         behaviour = self.script.popleft() if self.script else self.behaviour
         self.received.append(request)
         self._notify()
@@ -196,6 +202,7 @@ async def _run(arguments: argparse.Namespace) -> None:
         models=(arguments.model,),
         concurrency=arguments.concurrency,
         max_num_seqs=arguments.max_num_seqs,
+        refuse_over=arguments.refuse_over,
         behaviour=Behaviour(
             tokens=tuple(f"tok{index} " for index in range(arguments.tokens)),
             tokens_per_s=speed,
@@ -218,6 +225,7 @@ def main() -> None:
     parser.add_argument("--first-token-s", type=float, default=0.0)
     parser.add_argument("--concurrency", type=int, default=None)
     parser.add_argument("--max-num-seqs", type=int, default=None)
+    parser.add_argument("--refuse-over", type=int, default=None, help="bytes of a body")
     asyncio.run(_run(parser.parse_args()))
 
 

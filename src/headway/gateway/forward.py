@@ -73,7 +73,7 @@ class Forwarder:
         rank = request.rank
         try:
             lease = await self._controller.acquire(
-                request, avoid=retries.avoid, prefix=job.prefix, again=retries.again
+                request, avoid=retries.avoid, prefix=job.order.prefix, again=retries.again
             )
         except ShedError as error:
             if error.outcome.startswith("evicted"):

@@ -6,6 +6,7 @@ outcome and the answer in one place.
 """
 
 import asyncio
+from functools import partial
 
 from starlette.types import Receive, Scope, Send
 
@@ -18,8 +19,8 @@ from headway.flowcontrol.nodes import Node
 from headway.gateway.endings import Ending, ending_of
 from headway.gateway.exchange import Exchange, Exchanges
 from headway.gateway.forward import Forwarder
-from headway.gateway.identity import PRIORITY_ASKED_HEADER, Identity
-from headway.gateway.job import Endpoint, Job, JobMaker
+from headway.gateway.identity import PRIORITY_ASKED_HEADER, Caller, Identity
+from headway.gateway.job import Endpoint, Job, JobMaker, Order, read_order
 from headway.gateway.node_stream import NodeStream
 from headway.gateway.relay import Relay
 from headway.gateway.token_pace import TokenPace
@@ -32,6 +33,7 @@ from headway.wire.http import (
     send_bytes,
     single_header,
 )
+from headway.wire.offload import Offload
 from headway.wire.routing import REQUEST_ID_KEY
 from headway.wire.sse import frame
 
@@ -46,6 +48,7 @@ class Generator:
         config: GatewayConfig,
         identity: Identity,
         jobs: JobMaker,
+        bodies: Offload,
         forward: Forwarder,
         exchanges: Exchanges,
         metrics: GatewayMetrics,
@@ -54,6 +57,7 @@ class Generator:
         self._config = config
         self._identity = identity
         self._jobs = jobs
+        self._bodies = bodies
         self._forward = forward
         self._exchanges = exchanges
         self._metrics = metrics
@@ -63,9 +67,13 @@ class Generator:
         """Answer one request; it has its outcome when this returns or raises."""
         exchange = self._exchanges.open(scope[REQUEST_ID_KEY], endpoint.path)
         try:
-            job = await self._accept(exchange, endpoint, scope, receive)
-            travel = self._stream if job.request.streams else self._whole
-            await run_until_disconnect(receive, travel(exchange, job, scope, send))
+            caller = self._identity.authenticate(single_header(scope, "authorization"))
+            exchange.caller = caller
+            body = await read_body(scope, receive, self._config.max_body_bytes)
+            answering = self._answer(exchange, endpoint, caller, body, scope, send)
+            # Not kept until the answer is complete: it may be large.
+            del body
+            await run_until_disconnect(receive, answering)
             self._exchanges.finish(exchange, Outcome.COMPLETED)
         except (Exception, asyncio.CancelledError) as error:
             ending = self._end(exchange, error)
@@ -84,27 +92,36 @@ class Generator:
         self._exchanges.finish(exchange, ending.outcome, ending.detail)
         return ending
 
-    async def _accept(
-        self, exchange: Exchange, endpoint: Endpoint, scope: Scope, receive: Receive
+    async def _answer(
+        self,
+        exchange: Exchange,
+        endpoint: Endpoint,
+        caller: Caller,
+        body: bytes,
+        scope: Scope,
+        send: Send,
+    ) -> None:
+        order = await self._bodies.run(len(body), partial(read_order, endpoint, body, caller))
+        del body
+        job = self._accept(exchange, endpoint, caller, order, scope)
+        travel = self._stream if order.streams else self._whole
+        await travel(exchange, job, scope, send)
+
+    def _accept(
+        self, exchange: Exchange, endpoint: Endpoint, caller: Caller, order: Order, scope: Scope
     ) -> Job:
-        """Find out who asks for what, at which tier. Raises ClientError."""
-        caller = self._identity.authenticate(single_header(scope, "authorization"))
-        exchange.caller = caller
+        """Find out at which tier it is served. Raises ClientError."""
+        exchange.model = order.model
+        exchange.stream = order.streams
         priority = single_header(scope, _PRIORITY_ASKED)
-        body = await read_body(scope, receive, self._config.max_body_bytes)
-        request = endpoint.decode(body)
-        exchange.model = request.model
-        exchange.stream = request.streams
-        choice = self._identity.choose_tier(caller, priority, request.service_tier)
+        choice = self._identity.choose_tier(caller, priority, order.service_tier)
         exchange.classified(choice)
         if choice.asked is not choice.used:
             self._metrics.downgraded(choice.asked.rank, choice.used.rank)
-        if not self._forward.serves(request.model):
-            text = f"the model '{request.model[:200]}' is not served here"
+        if not self._forward.serves(order.model):
+            text = f"the model '{order.model[:200]}' is not served here"
             raise ModelNotFoundError(text, param="model")
-        return self._jobs.make(
-            exchange.id, endpoint, request, caller, choice.used, exchange.arrival
-        )
+        return self._jobs.make(exchange.id, endpoint, order, caller, choice.used, exchange.arrival)
 
     async def _whole(self, exchange: Exchange, job: Job, scope: Scope, send: Send) -> None:
         translator = job.translator()
@@ -112,7 +129,7 @@ class Generator:
 
         async def ask(node: Node) -> bytes:
             data = await self._forward.client.fetch(
-                node, job.path, job.body, job.headers, timeout_s=timeout_s
+                node, job.path, job.order.body, job.headers, timeout_s=timeout_s
             )
             return translator.whole(data)
 
@@ -164,7 +181,7 @@ class Generator:
         limit_s = self._config.first_byte_timeout_s
         asked_at = self._clock.now()
         answer = await self._forward.client.post(
-            node, job.path, job.body, job.headers, timeout_s=limit_s
+            node, job.path, job.order.body, job.headers, timeout_s=limit_s
         )
         left_s = max(0.0, limit_s - (self._clock.now() - asked_at))
         stream = NodeStream(

@@ -51,33 +51,46 @@ CHAT = Endpoint("/v1/chat/completions", decode_chat)
 COMPLETIONS = Endpoint("/v1/completions", decode_completion)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a valid body asks for. Of the prompt it holds only the node's copy, in `body`."""
+
+    model: str
+    service_tier: str | None
+    streams: bool
+    include_usage: bool
+    continuous_usage: bool
+    num_choices: int
+    max_output_tokens: int | None
+    num_prompt_tokens: int
+    prefix: str | None
+    """What the prompt begins with, for choosing a node that has it; None: too short to matter."""
+    body: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One request, ready to be queued and sent. It can be sent more than once."""
 
     path: str
-    body: bytes
     headers: dict[str, str]
     queued: QueuedRequest
-    request: Request
+    order: Order
     service_tier: str
-    num_prompt_tokens: int
-    prefix: str | None = None
-    """What the prompt begins with, for choosing a node that has it; None: too short to matter."""
 
     def translator(self) -> Translator:
         """Return what turns one node's answer into the client's."""
         return Translator(
             self.service_tier,
-            num_prompt_tokens=self.num_prompt_tokens,
-            num_choices=self.request.num_choices,
-            include_usage=self.request.include_usage,
-            continuous_usage=self.request.continuous_usage,
+            num_prompt_tokens=self.order.num_prompt_tokens,
+            num_choices=self.order.num_choices,
+            include_usage=self.order.include_usage,
+            continuous_usage=self.order.continuous_usage,
         )
 
     def whole_timeout_s(self, first_byte_timeout_s: float) -> float:
         """Return how long an answer that is not streamed may take in all."""
-        limit = self.request.max_output_tokens
+        limit = self.order.max_output_tokens
         tokens = UNBOUNDED_OUTPUT_TOKENS if limit is None else min(limit, UNBOUNDED_OUTPUT_TOKENS)
         return first_byte_timeout_s + tokens * SLOWEST_TOKEN_S
 
@@ -93,19 +106,17 @@ class JobMaker:
         self,
         request_id: str,
         endpoint: Endpoint,
-        request: Request,
+        order: Order,
         caller: Caller,
         tier: Tier,
         now: float,
     ) -> Job:
         """Return the job of a request that `caller` may run in `tier`."""
-        prompt_tokens = count_prompt_tokens(request)
-        per_choice = self._outputs.expected(tier.rank, caller.tenant, request.max_output_tokens)
-        output_tokens = per_choice * request.num_choices
-        salt = derive_salt(caller.tenant, "" if request.cache_salt is None else request.cache_salt)
+        prompt_tokens = order.num_prompt_tokens
+        per_choice = self._outputs.expected(tier.rank, caller.tenant, order.max_output_tokens)
+        output_tokens = per_choice * order.num_choices
         return Job(
             path=endpoint.path,
-            body=node_body(request, caller, salt),
             headers={
                 "Content-Type": "application/json",
                 PRIORITY_HEADER: str(tier.priority),
@@ -121,10 +132,8 @@ class JobMaker:
                 arrival=now,
                 prompt_tokens=prompt_tokens,
             ),
-            request=request,
+            order=order,
             service_tier=tier.service_tier,
-            num_prompt_tokens=prompt_tokens,
-            prefix=prefix_key(request, salt),
         )
 
     def cost(self, prompt_tokens: int, output_tokens: int, cached_tokens: int) -> float:
@@ -134,8 +143,26 @@ class JobMaker:
 
     def completed(self, job: Job, output_tokens: int) -> None:
         """Learn from an answer that came to its end."""
-        per_choice = output_tokens // job.request.num_choices
+        per_choice = output_tokens // job.order.num_choices
         self._outputs.observe(job.queued.rank, job.queued.tenant, per_choice)
+
+
+def read_order(endpoint: Endpoint, body: bytes, caller: Caller) -> Order:
+    """Return what a body asks for. Raises InvalidRequestError. May run on any thread."""
+    request = endpoint.decode(body)
+    salt = derive_salt(caller.tenant, "" if request.cache_salt is None else request.cache_salt)
+    return Order(
+        model=request.model,
+        service_tier=request.service_tier,
+        streams=request.streams,
+        include_usage=request.include_usage,
+        continuous_usage=request.continuous_usage,
+        num_choices=request.num_choices,
+        max_output_tokens=request.max_output_tokens,
+        num_prompt_tokens=count_prompt_tokens(request),
+        prefix=prefix_key(request, salt),
+        body=node_body(request, caller, salt),
+    )
 
 
 def count_prompt_tokens(request: Request) -> int:

@@ -14,10 +14,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from headway.errors import InvalidRequestError
+from headway.wire.json_size import check_weight
 from headway.wire.requests import UNSUPPORTED
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_MESSAGE_CHARS = 400
+_MAX_SAID_CHARS = 1000
 _MAX_NAME_CHARS = 80
 
 # What msgspec says: "Expected `float`, got `str` - at `$.temperature`", and of a mapping's key
@@ -30,6 +32,7 @@ T = TypeVar("T")
 
 def decode_request(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     """Decode `body`. Raises InvalidRequestError, with the field's path as `param`, and no other."""
+    check_weight(body)
     if body.startswith(_BOM):
         body = body[len(_BOM) :]
     try:
@@ -57,10 +60,18 @@ def _explain_bad_json(body: bytes, said: str) -> InvalidRequestError:
             if isinstance(part, float) and not isfinite(part):
                 text = f"{_clip_name(name)} is not a finite number"
                 return InvalidRequestError(text, param=_clip_name(name), code="invalid_value")
-            if isinstance(part, str) and any("\ud800" <= char <= "\udfff" for char in part):
+            if isinstance(part, str) and _holds_half_a_pair(part):
                 text = f"{_clip_name(name)} holds half a surrogate pair, which is no character"
                 return InvalidRequestError(text, param=_clip_name(name), code="invalid_value")
     return InvalidRequestError(f"The body is not valid JSON: {said}", code="invalid_json")
+
+
+def _holds_half_a_pair(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -82,6 +93,9 @@ def _clip_name(name: str) -> str:
 
 def _explain(said: str) -> InvalidRequestError:
     """Put msgspec's complaint into OpenAI's shape."""
+    if len(said) > 2 * _MAX_SAID_CHARS:
+        # The middle is the caller's: the megabytes of a field's name.
+        said = said[:_MAX_SAID_CHARS] + said[-_MAX_SAID_CHARS:]
     match = _AT.match(said)
     what, path = (match["what"], match["path"]) if match else (said, "")
     # Elements of a mapping come as `[...]`: their keys are the caller's text, the field is enough.
