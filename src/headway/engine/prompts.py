@@ -61,6 +61,8 @@ class PromptReader:
         opens = not goes_on if add_generation_prompt is None else add_generation_prompt
 
         def render() -> list[int]:
+            # A template may leave something out, but hardly the most of so much.
+            self._refuse_hopeless(sum(_num_bytes(message.text) for message in messages), "messages")
             plain = msgspec.to_builtins(messages)
             text = self._tokenizer.render_chat(
                 plain, add_generation_prompt=opens, continue_final_message=goes_on, **given
@@ -72,7 +74,10 @@ class PromptReader:
         return await self._workers.run(num_bytes, render)
 
     def _encode(self, text: str, param: str, *, add_special_tokens: bool) -> list[int]:
-        num_bytes = len(text.encode("utf-8", "surrogatepass"))
+        self._refuse_hopeless(_num_bytes(text), param)
+        return self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+    def _refuse_hopeless(self, num_bytes: int, param: str) -> None:
         if self._tokenizer.hopeless(num_bytes, self._max_num_tokens):
             raise InvalidRequestError(
                 f"The prompt of {num_bytes} bytes surely has more than {self._max_num_tokens} "
@@ -80,7 +85,10 @@ class PromptReader:
                 param=param,
                 code="context_length_exceeded",
             )
-        return self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+
+def _num_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _checked_kwargs(kwargs: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ so that `/health` answers 200 only when it can serve. The first SIGTERM drains, 
 """
 
 import asyncio
+import gc
 import logging
 import os
 from pathlib import Path
@@ -62,6 +63,8 @@ def run_engine(config: EngineConfig, tiers: Tiers) -> None:
         max_body_bytes=config.max_body_bytes,
         max_num_queued_reqs=config.max_num_queued_reqs,
     )
+    # The model and its tokenizer stay; collecting garbage need not look at them again and again.
+    gc.freeze()
     uvloop.run(serve_engine(AsyncEngine(engine), config, options))
 
 

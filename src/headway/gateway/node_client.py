@@ -11,6 +11,7 @@ NodeError
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from io import BytesIO
 from typing import Protocol
 
 import aiohttp
@@ -23,6 +24,8 @@ KEEP_ALIVE_S = 4.0
 """Below the 5 s after which vLLM closes an idle connection, so that no request runs into it."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
+WHOLE_BODY_BYTES = 64 * 1024
+"""Larger bodies are not handed to the kernel in one call."""
 
 Headers = dict[str, str]
 
@@ -140,8 +143,10 @@ class NodeClient:
     async def _post(
         self, node: Addressed, path: str, body: bytes, headers: Headers
     ) -> aiohttp.ClientResponse:
+        # A stream is written piece by piece, with everybody else's turns between the pieces.
+        data = body if len(body) <= WHOLE_BODY_BYTES else BytesIO(body)
         answer = await self._ready.post(
-            node.url + path, data=body, headers=headers, allow_redirects=False
+            node.url + path, data=data, headers=headers, allow_redirects=False
         )
         if answer.status == 200:
             return answer

@@ -5,7 +5,9 @@ status 0. The second one ends it at once, with whatever is under way cut.
 """
 
 import asyncio
+import gc
 import logging
+import sys
 from types import FrameType
 
 import uvloop
@@ -16,6 +18,9 @@ from headway.wire.listen import GracefulServer, graceful_server, open_socket
 
 CLOSE_S = 5.0
 """How long connections may take to close once nothing is under way."""
+
+SWITCH_S = 0.001
+"""How long the event loop waits for a thread that reads a large body to give the interpreter up."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,4 +73,7 @@ def run_gateway(config: Config) -> None:
             "OPEN MODE: no API keys are configured, so everybody on this machine is served as one "
             "tenant with every tier. Set `keys` before listening beyond loopback."
         )
+    sys.setswitchinterval(SWITCH_S)
+    # What was made for the start stays; collecting garbage need not look at it again and again.
+    gc.freeze()
     uvloop.run(serve(gateway))

@@ -2,8 +2,8 @@
 
 Decoding costs little per byte and much per value: five megabytes of text take milliseconds, five
 megabytes of `[],` half a second, all of it in one call. So the pieces are counted before: commas,
-and for more, colons and brackets, outside of strings, each count being one fast pass over the
-bytes. Up to the first mistake in the JSON the count is exact, and there the decoder stops.
+and for more, colons and brackets, outside of strings, in fast passes over the bytes. Up to the
+first mistake in the JSON the count is exact, and there the decoder stops.
 """
 
 from headway.errors import InvalidRequestError
@@ -12,6 +12,7 @@ MAX_WEIGHT = 2**18
 """Most weight of a body; a prompt of about as many token ids."""
 BRACKET_WEIGHT = 4
 """What a bracket or a colon counts; a comma counts 1. Objects and lists cost more than numbers."""
+_CHUNK_BYTES = 64 * 1024
 MAX_UNCOUNTED_BYTES = MAX_WEIGHT // BRACKET_WEIGHT
 """A body of this size cannot be too heavy."""
 
@@ -25,13 +26,19 @@ def check_weight(body: bytes) -> None:
 
 def weight_of(body: bytes) -> int:
     """Return the weight of a JSON text, or some number above `MAX_WEIGHT` for a heavier one."""
-    # What is escaped inside strings goes first, so that every quote left begins or ends one.
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    num_strings = plain.count(b'"') // 2
-    if num_strings > MAX_WEIGHT:
-        # A comma, a colon or a bracket stands between any two.
-        return num_strings
-    outside = b"".join(plain.split(b'"')[::2])
-    commas = outside.count(b",")
-    others = len(outside) - len(outside.translate(None, b":[]{}"))
-    return commas + BRACKET_WEIGHT * others
+    weight, num_quotes, start = 0, 0, 0
+    while start < len(body) and weight <= MAX_WEIGHT:
+        chunk = body[start : start + _CHUNK_BYTES]
+        if (len(chunk) - len(chunk.rstrip(b"\\"))) % 2:
+            chunk = body[start : start + _CHUNK_BYTES + 1]
+        start += len(chunk)
+        # What is escaped goes first, so that every quote left begins or ends a string.
+        parts = chunk.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        # Whether a string goes on from before: an odd number of quotes is open.
+        outside = b"".join(parts[num_quotes % 2 :: 2])
+        others = len(outside) - len(outside.translate(None, b":[]{}"))
+        weight += outside.count(b",") + BRACKET_WEIGHT * others
+        num_quotes += len(parts) - 1
+        # Between any two strings stands one of them, or it is no JSON.
+        weight = max(weight, num_quotes // 2 - 1)
+    return weight
