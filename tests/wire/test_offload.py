@@ -1,6 +1,7 @@
 """Does large work leave the event loop free, one piece at a time? (D4, K15)"""
 
 import asyncio
+from functools import partial
 from threading import Event, current_thread, main_thread
 
 import pytest
@@ -42,7 +43,7 @@ def test_there_are_never_more_at_work_than_threads_and_the_line_is_in_order() ->
             seen.append((number, len(busy)))
             busy.remove(number)
 
-        await asyncio.gather(*(offload.run(1, lambda n=n: work(n)) for n in range(20)))
+        await asyncio.gather(*(offload.run(1, partial(work, number)) for number in range(20)))
         assert seen == [(number, 1) for number in range(20)]
         offload.close()
 
