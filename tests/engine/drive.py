@@ -38,6 +38,7 @@ class Drive:
         budget: int = BUDGET,
         machine: StepCoefficients = TIMELESS,
         max_preemptions: int = 3,
+        fcfs: bool = False,
     ) -> None:
         limits = StepLimits(slots, budget, tiers)
         self.kv = KVCache(num_blocks, 16, enable_prefix_caching=caching)
@@ -48,7 +49,7 @@ class Drive:
             frozenset([EOS]),
             self.stats,
             num_ranks=len(tiers),
-            fcfs=False,
+            fcfs=fcfs,
             max_preemptions=max_preemptions,
         )
         self.now = 0.0
@@ -124,7 +125,9 @@ class Drive:
         self.service.append(served)
         failed = {name: "failed" for name in sampled if name in failing}
         self.scheduler.update(step, StepResult(sampled, failed))
-        self.scheduler.check_integrity()
+        if len(self.service) % (1 + self.kv.num_blocks // 128) == 0:
+            # Linear in blocks, so the more rarely the more there are.
+            self.scheduler.check_integrity()
         return step
 
     def keep_waiting(self, rank: int, size: int, length: int, tenant: str = "") -> None:
