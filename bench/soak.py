@@ -22,6 +22,7 @@ import aiohttp
 import psutil
 
 from headway.bench.stack import Stack
+from headway.gateway.explain import REMEMBERED
 
 MODEL = "smollm2-135m"
 WORDS = ("river", "stone", "cloud", "window", "letter", "market", "engine", "silver", "garden")
@@ -29,6 +30,7 @@ LEAVES = 0.3
 """Share of the requests whose client leaves early."""
 GROWTH = 0.05
 """Most growth of memory from the third to the last fifth that counts as none."""
+HISTORY_BATCH = 50
 NAMES = r"(?:headway_(?:queue_depth|queue_tokens|inflight))"
 
 
@@ -62,6 +64,18 @@ async def one(session: aiohttp.ClientSession, url: str, rng: Random, seen: Count
         seen["left"] += 1
     except aiohttp.ClientError as error:
         seen[type(error).__name__] += 1
+
+
+async def fill_history(url: str) -> None:
+    """Send bad requests until the gateway's memory of ended requests, which is bounded, is full."""
+    async with aiohttp.ClientSession() as session:
+        for _ in range(0, REMEMBERED, HISTORY_BATCH):
+            bad = (
+                session.post(f"{url}/v1/completions", json={"model": MODEL, "prompt": ""})
+                for _ in range(HISTORY_BATCH)
+            )
+            for response in await asyncio.gather(*bad):
+                response.release()
 
 
 async def caller(url: str, seed: int, until: float, seen: Counter[str]) -> None:
@@ -121,6 +135,7 @@ async def soak(minutes: float, callers: int, num_kv_blocks: int) -> dict[str, An
     samples: dict[str, list[float]] = {}
     seen: Counter[str] = Counter()
     async with Stack("qos", settings={"engine.num_kv_blocks": num_kv_blocks}) as stack:
+        await fill_history(stack.url)
         until = loop.time() + 60 * minutes
         tasks = [
             asyncio.create_task(caller(stack.url, seed, until, seen)) for seed in range(callers)

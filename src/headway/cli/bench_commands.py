@@ -17,12 +17,14 @@ from headway.bench.load import Load, Phase, Shape
 from headway.bench.plot import write_html, write_png
 from headway.bench.report import sentences, table, to_json
 from headway.bench.verdict import judge
+from headway.cli.fit import fit
 from headway.cli.settings import SetOption, overrides
 from headway.cli.stacks import BASELINE, OURS, own_runs
 from headway.clock import MonotonicClock
 from headway.errors import ConfigError
 
 app = typer.Typer(help="Measure.", no_args_is_help=True, rich_markup_mode=None)
+app.command("fit")(fit)
 
 UrlOption = Annotated[
     list[str] | None,

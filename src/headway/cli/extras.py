@@ -14,7 +14,7 @@ _EXTRAS = {
         "yaml",
     ),
     "engine": ("gguf", "jinja2", "numpy", "safetensors", "tokenizers", "torch"),
-    "bench": ("matplotlib",),
+    "bench": ("matplotlib", "scipy"),
 }
 
 

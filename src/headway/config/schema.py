@@ -133,6 +133,10 @@ class EngineConfig(Section, frozen=True, kw_only=True):
     max_body_bytes: Annotated[
         _Bytes, Meta(description="Largest request body; not below the gateway's.")
     ] = 8 * 1024 * 1024
+    step_log: Annotated[
+        _Text | None,
+        Meta(description="File for a line of each iteration, for `headway bench fit`; null: none."),
+    ] = None
 
     @property
     def public_name(self) -> str:

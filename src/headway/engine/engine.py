@@ -5,6 +5,7 @@ become text. Everything between a submission and its answers passes through here
 knows threads, sockets or tensors.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from itertools import count
@@ -28,6 +29,7 @@ from headway.engine.scheduler import Advance, ScheduledStep, Scheduler
 from headway.engine.sequence import Sequence
 from headway.engine.stats import EngineStats
 from headway.engine.step_limits import step_limits
+from headway.engine.step_log import StepRecord
 from headway.engine.tokenizer import Tokenizer
 from headway.errors import ConfigError, EngineDeadError, InvalidRequestError
 from headway.kv.cache import KVCache
@@ -82,6 +84,8 @@ class LLMEngine:
         self._arrivals = count()
         self._random = Random(self.options.seed)
         self._died: str | None = None
+        self.on_step: Callable[[StepRecord], None] | None = None
+        """Called after each step, in the thread of `step`."""
 
     @classmethod
     def from_parts(
@@ -244,9 +248,17 @@ class LLMEngine:
         step = self._scheduler.schedule(start)
         outputs = [] if step is None else self._deliver(self._compute(step))
         self._died = None
-        self._stats.last_step_s = self._clock.now() - start
-        self._stats.busy_s += self._stats.last_step_s
+        self._note_step(step, start, self._clock.now() - start)
         return outputs
+
+    def _note_step(self, step: ScheduledStep | None, at_s: float, step_s: float) -> None:
+        self._stats.last_step_s = step_s
+        self._stats.busy_s += step_s
+        if step is not None and self.on_step is not None:
+            record = StepRecord(
+                at_s=at_s, step_s=step_s, more=bool(self._live), features=step.plan.features
+            )
+            self.on_step(record)
 
     def _compute(self, step: ScheduledStep) -> list[Advance]:
         start = self._clock.now()

@@ -1,10 +1,15 @@
 """How is a matrix of the model multiplied?"""
 
+import os
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+# PyTorch keeps what it prepared for each batch size that a product has met, about 1 MB each, by
+# default for the last 1024 in each thread. To prepare again costs nothing that can be measured.
+os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
 
 PACKED: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]  # torch's gap
 """Whether this PyTorch has oneDNN, which multiplies by weights in an order that it chooses."""

@@ -8,6 +8,7 @@ import asyncio
 import gc
 import logging
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import uvloop
@@ -18,6 +19,7 @@ from headway.engine.async_engine import AsyncEngine
 from headway.engine.engine import LLMEngine
 from headway.engine.generation import ServerOptions
 from headway.engine.server import build_app
+from headway.engine.step_log import step_log
 from headway.errors import ConfigError
 from headway.wire.listen import graceful_server, open_socket
 
@@ -65,7 +67,10 @@ def run_engine(config: EngineConfig, tiers: Tiers) -> None:
     )
     # The model and its tokenizer stay; collecting garbage need not look at them again and again.
     gc.freeze()
-    uvloop.run(serve_engine(AsyncEngine(engine), config, options))
+    with ExitStack() as stack:
+        if config.step_log is not None:
+            engine.on_step = stack.enter_context(step_log(Path(config.step_log)))
+        uvloop.run(serve_engine(AsyncEngine(engine), config, options))
 
 
 def describe(engine: LLMEngine) -> list[str]:

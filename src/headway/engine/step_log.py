@@ -1,0 +1,47 @@
+"""What did each step compute, and how long did it take?
+
+One JSON object a line, written when the step has ended: what `headway bench fit` fits a step time
+to. Its keys are the fields of `StepRecord` and of `core.predictor.StepFeatures`.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import msgspec
+
+from headway.core.predictor import StepFeatures
+from headway.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """One step that has ended. Times in seconds of the engine's clock."""
+
+    at_s: float
+    """When it was planned."""
+    step_s: float
+    """Planning, computing and making text of the tokens."""
+    more: bool
+    """Whether work was left when it ended."""
+    features: StepFeatures
+
+
+@contextmanager
+def step_log(path: Path) -> Iterator[Callable[[StepRecord], None]]:
+    """Yield what writes a step to the file, which is begun anew. Raises ConfigError.
+
+    Every line is written at once, so that a killed engine leaves whole lines.
+    """
+    try:
+        file = path.open("wb", buffering=0)
+    except OSError as error:
+        raise ConfigError("engine.step_log", f"{path}: {error.strerror}") from error
+
+    def write(record: StepRecord) -> None:
+        line = {"at_s": record.at_s, "step_s": record.step_s, "more": record.more}
+        file.write(msgspec.json.encode({**line, **asdict(record.features)}) + b"\n")
+
+    with file:
+        yield write
