@@ -4,9 +4,9 @@ from collections import Counter
 
 from headway.core.request import RequestState
 from headway.core.step import TierLimits
+from headway.core.tier_books import FLOOR_QUANTUM
 from headway.engine.request import FinishReason
 from headway.engine.runner import StepResult
-from headway.engine.scheduler import FLOOR_QUANTUM
 from headway.engine.sequence import Sequence
 from tests.engine.drive import BUDGET, Drive
 

@@ -25,7 +25,9 @@ Which node gets the request?                            ``routing.py``      node
 How many nodes would it take?                           ``replicas.py``     number
 Who waits for the engine, and how does the planner see  ``waiting_line.py`` candidates
 them?
+What was each tier of the engine served?                ``tier_books.py``   ranks that are owed
 What does this step compute?                            ``batching.py``     step plan
+What can each tier be promised on this machine?         ``promise.py``      targets, limits
 How long will this step take?                           ``predictor.py``    seconds
 Which coefficients explain the times that were          ``step_fit.py``     coefficients
 measured?

@@ -133,7 +133,8 @@ class Draft:
         """Preempt until the requester lacks nothing, or change nothing and return False."""
         allowed: Iterable[Resident]
         if by_force:
-            allowed = (r for r in self.residents.values() if r is not requester)
+            others = (r for r in self.residents.values() if r is not requester)
+            allowed = (r for r in others if not r.busy)
         else:
             parent_id = None if match is None else match.parent_id
             anchors = self._anchors if num_slots > 0 or requester.rank > 0 else set()

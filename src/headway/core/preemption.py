@@ -26,10 +26,11 @@ def may_preempt(
 ) -> bool:
     """Whether `requester` may take the blocks of `victim`, and, if less urgent, its slot.
 
-    1. Never a protected one. 2. A less urgent one whose tier is preemptible. 3. Of the same tier
-    only by a resident, and only a younger one: who waits does not push out an equal.
+    1. Never a protected one, nor one that a step under way writes. 2. A less urgent one whose tier
+    is preemptible. 3. Of the same tier only by a resident, and only a younger one: who waits does
+    not push out an equal.
     """
-    if victim.protected:
+    if victim.protected or victim.busy:
         return False
     if victim.rank != requester.rank:
         return victim.rank > requester.rank and tiers[victim.rank].preemptible

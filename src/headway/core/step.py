@@ -32,6 +32,8 @@ class Resident(NamedTuple):
     """Preempted as often as allowed: nobody takes its blocks, and all it may need are kept."""
     due_s: float = inf
     """Seconds until its next token is due (`due.py`), below 0 when it is late; only of a decode."""
+    busy: bool = False
+    """A step under way writes its blocks: it cannot give way before that one is done."""
 
     @property
     def num_left(self) -> int:

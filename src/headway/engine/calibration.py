@@ -2,17 +2,14 @@
 
 A step of n tokens takes about `base_s + n * token_s`: reading the weights, then computing. Both are
 measured on the real model before anybody is served: what the predictor (`core/predictor.py`) starts
-from. The configured targets are those of a fast machine; where the tightest would leave steps so
-short that reading the weights is most of them, all are stretched by one factor, which whatever step
-turns out to be faster corrects.
+from, and what targets are stretched by (`core/promise.py`), until some step turns out to be faster.
 """
 
-from dataclasses import dataclass
 from math import inf
 
 from headway.clock import Clock
 from headway.core.predictor import StepCoefficients
-from headway.core.tier import LatencyTarget, Tiers
+from headway.core.promise import efficient_s
 from headway.engine.runner import ModelRunner, SequenceSlice
 from headway.engine.sampling_params import SamplingParams
 
@@ -25,17 +22,6 @@ EFFICIENCY = 0.97
 """Least tokens per second, over those of a full step, that the tightest target must leave."""
 EFFICIENCY_BESIDE_PROMPT = 0.8
 """The same of a step that lower tiers fill up beside a critical prompt, or that is late."""
-TTFT_SHARE = 0.1
-"""Share of a TTFT target that an arrival may spend waiting for the step under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class TierPromise:
-    """What one tier can be promised on this machine."""
-
-    target: LatencyTarget
-    recent_s: float
-    """Longest step while a request of it may arrive; infinite without a TTFT target."""
 
 
 class FastestSteps:
@@ -83,12 +69,8 @@ class FastestSteps:
         return self._shortest_s
 
     def efficient_s(self, efficiency: float) -> float:
-        """Return how long a step must be to do this share of a full step's tokens per second.
-
-        Of its time all but the shortest step's is work that grows with the batch.
-        """
-        full = max(0.0, 1.0 - self._shortest_s / self._longest_s)
-        return self._shortest_s / (1.0 - efficiency * full)
+        """Return how long a step must be to do this share of a full step's tokens per second."""
+        return efficient_s(self._shortest_s, self._longest_s, efficiency)
 
 
 def measure_steps(runner: ModelRunner, clock: Clock, *, max_tokens: int) -> FastestSteps:
@@ -103,23 +85,6 @@ def measure_steps(runner: ModelRunner, clock: Clock, *, max_tokens: int) -> Fast
     for length in (1, num_tokens, 1):
         _time_steps(runner, clock, length, fastest)
     return fastest
-
-
-def tier_promises(fastest: FastestSteps, tiers: Tiers) -> tuple[TierPromise, ...]:
-    """Return by rank what can be promised on a machine that was measured."""
-    tightest = min((t.target.tpot_s for t in tiers.all if t.target.tpot_s is not None), default=inf)
-    stretch = max(1.0, fastest.efficient_s(EFFICIENCY) / tightest)
-    return tuple(_tier_promise(tier.target, stretch) for tier in tiers.all)
-
-
-def _tier_promise(target: LatencyTarget, stretch: float) -> TierPromise:
-    stretched = LatencyTarget(
-        ttft_s=None if target.ttft_s is None else target.ttft_s * stretch,
-        tpot_s=None if target.tpot_s is None else target.tpot_s * stretch,
-        gap_s=None if target.gap_s is None else target.gap_s * stretch,
-    )
-    recent_s = inf if stretched.ttft_s is None else TTFT_SHARE * stretched.ttft_s
-    return TierPromise(stretched, recent_s)
 
 
 def _time_steps(runner: ModelRunner, clock: Clock, num_tokens: int, fastest: FastestSteps) -> None:

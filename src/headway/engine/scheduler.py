@@ -11,10 +11,10 @@ from math import inf
 from headway.core.batching import plan_step
 from headway.core.cost import Prices
 from headway.core.due import next_token_due
-from headway.core.floors import FloorLedger
 from headway.core.predictor import StepTimePredictor
 from headway.core.request import Event, RequestState, next_state
 from headway.core.step import Item, Resident, StepInput, StepLimits, StepPlan, Wait
+from headway.core.tier_books import TierBooks
 from headway.core.waiting_line import WaitingLine
 from headway.engine.kv_blocks import KVBlocks
 from headway.engine.kv_view import KVView
@@ -22,11 +22,6 @@ from headway.engine.request import FinishReason
 from headway.engine.runner import SampledToken, SequenceSlice, StepResult
 from headway.engine.sequence import Sequence, finish_reason, stop_token_ids
 from headway.engine.stats import EngineStats
-
-RECENT_S = 30.0
-"""How long after its latest arrival a tier's next one is reckoned with."""
-FLOOR_QUANTUM = 0.05
-"""Least debt to a floor that is acted upon, as a share of a full step's tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +74,7 @@ class Scheduler:
             WaitingLine(self._sequences, Prices(), max_preemptions, by_tenant=not fcfs)
             for _ in limits.tiers
         )
-        quantum = max(1.0, FLOOR_QUANTUM * limits.max_num_batched_tokens)
-        self._floors = FloorLedger([tier.floor for tier in limits.tiers], quantum)
-        self._last_arrival = [-RECENT_S] * len(limits.tiers)
-        self._served = [0.0] * len(limits.tiers)
+        self._books = TierBooks(limits.tiers, self._lines, limits.max_num_batched_tokens)
         self._num_running = [0] * num_ranks
         self._num_waiting = [0] * num_ranks
         self._step = 0
@@ -100,7 +92,7 @@ class Scheduler:
             self._num_waiting[sequence.request.rank] += 1
         self._groups[first.request.request_id] = list(sequences)
         self._lines[first.rank].push(first)
-        self._last_arrival[first.rank] = now
+        self._books.arrive(first.rank, now)
         if others:
             self._following[first.sequence_id] = others
 
@@ -166,13 +158,12 @@ class Scheduler:
     def step_input(self, now: float) -> StepInput:
         """Return what a step planned now looks at; changes nothing."""
         predictor = self._predictor
-        recent = (rank for rank, at in enumerate(self._last_arrival) if now - at < RECENT_S)
         return StepInput(
             residents=tuple(self._resident(running, now) for running in self._running.values()),
             waiting=self._lines,
             memory=KVView(self.kv, self._sequences, self._groups),
-            owed=self._floors.owed(),
-            recent=frozenset(recent),
+            owed=self._books.owed(),
+            recent=self._books.recent(now),
             cost=None if predictor is None else predictor.coefficients,
             safety=1.0 if predictor is None else predictor.safety,
         )
@@ -251,9 +242,8 @@ class Scheduler:
             sequence.admitted_s = now
         sequence.overtaken = 0
         self._running[sequence.sequence_id] = sequence
-        self._served[sequence.rank] += self._lines[sequence.rank].admitted(
-            sequence, item.num_cached
-        )
+        cost = self._lines[sequence.rank].admitted(sequence, item.num_cached)
+        self._books.serve(sequence.rank, cost)
         self._stats.num_prefix_queries += len(sequence.token_ids)
         self._stats.num_prefix_hits += item.num_cached
 
@@ -297,7 +287,7 @@ class Scheduler:
             end += elapsed_s
             self._learn(step.plan, elapsed_s)
         advances = [self._advance(computed, result, end) for computed in step.slices]
-        self._settle_floors()
+        self._books.settle(self._running.values(), self._step)
         return [advance for advance in advances if advance.token or advance.error is not None]
 
     def _learn(self, plan: StepPlan, elapsed_s: float) -> None:
@@ -312,7 +302,7 @@ class Scheduler:
         sequence.num_computed = computed.end
         sequence.last_step = self._step
         cost = self._lines[sequence.rank].charge(sequence, computed.start, computed.end)
-        self._served[sequence.rank] += cost
+        self._books.serve(sequence.rank, cost)
         error = result.failed.get(computed.sequence_id)
         if error is not None:
             self.finish(sequence, FinishReason.ERROR)
@@ -331,16 +321,6 @@ class Scheduler:
         if reason is not None:
             self.finish(sequence, reason)
         return Advance(sequence, token)
-
-    def _settle_floors(self) -> None:
-        """Tell the ledger what each tier got, and which could have used more."""
-        backlogged = [len(line) > 0 for line in self._lines]
-        for sequence in self._running.values():
-            num_left = len(sequence.token_ids) - sequence.num_computed
-            if num_left > 1 or sequence.last_step != self._step:
-                backlogged[sequence.rank] = True
-        self._floors.settle(self._served, backlogged)
-        self._served = [0.0] * len(self._served)
 
     # -- watching -------------------------------------------------------------------------------
 

@@ -1,15 +1,8 @@
 """What may a step hold, given the settings and the machine?"""
 
-from math import inf
-
+from headway.core.promise import TierPromise, tier_limits, tier_promises
 from headway.core.step import StepLimits, TierLimits
-from headway.core.tier import LatencyTarget, Tier
-from headway.engine.calibration import (
-    EFFICIENCY_BESIDE_PROMPT,
-    FastestSteps,
-    TierPromise,
-    tier_promises,
-)
+from headway.engine.calibration import EFFICIENCY, EFFICIENCY_BESIDE_PROMPT, FastestSteps
 from headway.engine.options import EngineOptions
 
 
@@ -21,16 +14,13 @@ def step_limits(
     None: no latency target bounds a step. First come, first served is one tier that reserves,
     guarantees and promises nothing.
     """
-    if options.scheduling_policy == "fcfs":
-        tiers: tuple[TierLimits, ...] = (TierLimits(),)
-    elif fastest is None:
-        unbounded = TierPromise(LatencyTarget(), inf)
-        tiers = tuple(_tier_limits(t, options, num_blocks, unbounded) for t in options.tiers.all)
-    else:
-        promises = tier_promises(fastest, options.tiers)
-        tiers = tuple(
-            _tier_limits(tier, options, num_blocks, promise)
-            for tier, promise in zip(options.tiers.all, promises, strict=True)
+    tiers: tuple[TierLimits, ...] = (TierLimits(),)
+    if options.scheduling_policy != "fcfs":
+        promises = tuple(TierPromise() for _ in options.tiers.all)
+        if fastest is not None:
+            promises = tier_promises(fastest.efficient_s(EFFICIENCY), options.tiers)
+        tiers = tier_limits(
+            options.tiers.all, promises, max_num_seqs=options.max_num_seqs, num_blocks=num_blocks
         )
     return StepLimits(
         max_num_seqs=options.max_num_seqs,
@@ -38,17 +28,4 @@ def step_limits(
         tiers=tiers,
         enable_chunked_prefill=options.enable_chunked_prefill,
         min_step_s=0.0 if fastest is None else fastest.efficient_s(EFFICIENCY_BESIDE_PROMPT),
-    )
-
-
-def _tier_limits(
-    tier: Tier, options: EngineOptions, num_blocks: int, promise: TierPromise
-) -> TierLimits:
-    return TierLimits(
-        floor=tier.floor,
-        reserved_slots=int(tier.reserve * options.max_num_seqs),
-        reserved_blocks=int(tier.reserve * num_blocks),
-        preemptible=tier.preemptible,
-        target=promise.target,
-        recent_s=promise.recent_s,
     )

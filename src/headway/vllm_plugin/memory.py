@@ -1,0 +1,84 @@
+"""What does the planner learn of vLLM's KV blocks?
+
+It reads vLLM's own books and changes nothing. vLLM may keep several groups of layers, each with
+blocks of its own from one pool; to the planner they are one group with smaller blocks. That is
+exact for one group, and for more it never promises a block that is not there.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from headway.core.step import Match
+from headway.vllm_plugin.entry import VllmRequest
+
+
+class KVCacheBlock(Protocol):
+    """What is read of vLLM's `KVCacheBlock`."""
+
+    block_id: int
+    ref_cnt: int
+    is_null: bool
+
+
+class GroupManager(Protocol):
+    """What is read of vLLM's `SingleTypeKVCacheManager`, the blocks of one group of layers."""
+
+    block_size: int
+    req_to_blocks: Mapping[str, Sequence[KVCacheBlock]]
+
+
+class KVMemory:
+    """The blocks of a vLLM engine, as the `Memory` of one step.
+
+    `slack` are tokens beyond the planned ones that each sequence gets blocks for: drafts that
+    speculative decoding writes.
+    """
+
+    def __init__(
+        self, kv_cache_manager: Any, requests: Mapping[str, VllmRequest], *, slack: int = 0
+    ) -> None:
+        self._kv = kv_cache_manager
+        self._requests = requests
+        self._slack = slack
+        self._groups: Sequence[GroupManager] = kv_cache_manager.coordinator.single_type_managers
+        pool = kv_cache_manager.block_pool
+        smallest = min(group.block_size for group in self._groups)
+        self.block_size = max(1, smallest // len(self._groups))
+        self.num_blocks = pool.num_gpu_blocks - 1
+        self.num_available = max(0, pool.get_num_free_blocks() - kv_cache_manager.watermark_blocks)
+
+    def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
+        """See `Memory`."""
+        num_tokens += self._slack
+        blocks = 0
+        for group in self._groups:
+            held = group.req_to_blocks.get(sequence_id, ())
+            blocks += max(0, -(-num_tokens // group.block_size) - len(held))
+        return blocks
+
+    def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
+        """See `Memory`. A block is free when all who hold it leave."""
+        held: Counter[int] = Counter()
+        holders: dict[int, int] = {}
+        for group in self._groups:
+            for sequence_id in sequence_ids:
+                for block in group.req_to_blocks.get(sequence_id, ()):
+                    if not block.is_null:
+                        held[block.block_id] += 1
+                        holders[block.block_id] = block.ref_cnt
+        return sum(count == holders[block] and block not in pinned for block, count in held.items())
+
+    def match(self, sequence_id: str) -> Match:
+        """See `Memory`. Siblings share by the prefix cache, which finds blocks once they are full.
+
+        What is shared within a step, vLLM finds by itself: the plan is then only too careful.
+        """
+        found = self._kv.get_computed_blocks(self._requests[sequence_id])
+        blocks, num_tokens = found[0].blocks, found[1]
+        matched = [block for group in blocks for block in group if not block.is_null]
+        return Match(
+            num_tokens,
+            sum(block.ref_cnt == 0 for block in matched),
+            blocks=tuple(block.block_id for block in matched),
+        )

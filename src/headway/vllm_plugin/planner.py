@@ -1,0 +1,319 @@
+"""What does a step of vLLM compute, and for whom?
+
+The books of one vLLM engine, without vLLM: requests come and go, `plan` asks the core
+(`core.batching`) for the next step, and `carried_out` books what vLLM made of it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from headway.core.batching import plan_step
+from headway.core.cost import Prices
+from headway.core.ordering import order_key
+from headway.core.predictor import StepCoefficients, StepFeatures, StepTimePredictor
+from headway.core.promise import efficient_s, tier_limits, tier_promises
+from headway.core.step import Memory, StepInput, StepLimits, StepPlan, Wait
+from headway.core.tier_books import TierBooks
+from headway.core.waiting_line import WaitingLine
+from headway.vllm_plugin.counters import Counters
+from headway.vllm_plugin.entry import Entry, VllmRequest
+from headway.vllm_plugin.settings import Settings
+from headway.vllm_plugin.terms import read_terms
+
+PRIOR = StepCoefficients(base_s=0.02, token_s=0.001)
+"""What steps are taken to cost before any was timed: those of a slow machine, because what turns
+out to be faster is believed at once."""
+TYPICAL_CONTEXT = 512
+NOTICEABLE = 0.05
+"""Share by which the machine's step times must move before promises follow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSize:
+    """What one vLLM engine can hold; names as in vLLM."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int
+    num_blocks: int
+    enable_chunked_prefill: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Tokens of one request that a step computes."""
+
+    request: VllmRequest
+    num_tokens: int
+    start: int
+    """Tokens that were computed before."""
+    num_drafts: int = 0
+    """How many of the tokens are drafts of speculative decoding."""
+    is_admission: bool = False
+
+
+class Planner:
+    """Not thread safe; `now` is in seconds of one clock."""
+
+    def __init__(self, settings: Settings, size: EngineSize) -> None:
+        self.settings = settings
+        self.predictor = StepTimePredictor(PRIOR)
+        self.counters = Counters(settings.tiers)
+        self._size = size
+        self._entries: dict[str, Entry] = {}
+        self._lines = tuple(
+            WaitingLine(self._entries, Prices(), settings.max_preemptions, by_tenant=True)
+            for _ in settings.tiers.all
+        )
+        self._step_s = (0.0, 0.0)
+        self.limits = self._promise()
+        self._books = TierBooks(self.limits.tiers, self._lines, size.max_num_batched_tokens)
+        self._arrivals = 0
+        self._step = 0
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return how many requests wait in line."""
+        return sum(len(line) for line in self._lines)
+
+    def __contains__(self, request_id: object) -> bool:
+        """Return whether the request is known."""
+        return request_id in self._entries
+
+    def arrive(self, request: VllmRequest, now: float) -> None:
+        """Take a request that vLLM has accepted. It does not stand in line yet."""
+        params = request.sampling_params
+        extra_args = None if params is None else params.extra_args
+        terms = read_terms(request.priority, extra_args, self.settings.tiers)
+        deadline_s = terms.deadline_s
+        self._arrivals += 1
+        self._books.arrive(terms.tier.rank, now)
+        self._entries[request.request_id] = Entry(
+            request=request,
+            terms=terms,
+            arrival=self._arrivals,
+            arrived_s=now,
+            key=order_key(
+                now,
+                ttft_s=terms.tier.target.ttft_s,
+                deadline=None if deadline_s is None else now + deadline_s,
+                prompt_tokens=request.num_prompt_tokens,
+            ),
+            max_num_tokens=min(
+                request.num_prompt_tokens + request.max_tokens, self._size.max_model_len
+            ),
+        )
+
+    def in_order(self) -> Iterator[str]:
+        """Yield who stands in line, by tier."""
+        for line in self._lines:
+            for candidate in line.in_order():
+                yield candidate.sequence_id
+
+    def stand_in_line(self, request_id: str) -> None:
+        """Let a known request wait for its turn, if it does not already."""
+        entry = self._entries[request_id]
+        if request_id not in self._lines[entry.rank]:
+            self._lines[entry.rank].push(entry)
+
+    def leave_line(self, request_id: str) -> None:
+        """Take a request out of line, if it waits."""
+        entry = self._entries.get(request_id)
+        if entry is not None:
+            self._lines[entry.rank].remove(entry)
+
+    def preempted(self, request_id: str) -> None:
+        """Note that a request lost its blocks."""
+        entry = self._entries[request_id]
+        self._lines[entry.rank].release(entry)
+        self.counters.add("preemptions", rank=entry.rank)
+
+    def forget(self, request_id: str) -> None:
+        """Let go of a request that has ended, if it is known."""
+        entry = self._entries.get(request_id)
+        if entry is not None:
+            self._lines[entry.rank].remove(entry)
+            self._lines[entry.rank].release(entry)
+            del self._entries[request_id]
+
+    def note_tokens(self, request_id: str, num_tokens: int, now: float) -> None:
+        """Take the time at which a request was given tokens."""
+        entry = self._entries.get(request_id)
+        if entry is not None:
+            entry.note_tokens(num_tokens, now)
+
+    # -- a step ---------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        running: Iterable[VllmRequest],
+        memory: Memory,
+        now: float,
+        *,
+        begins_at: float,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+    ) -> StepPlan:
+        """Return what the step that begins at `begins_at` is to compute; changes nothing.
+
+        A step under way that writes a victim's blocks has to end first: the victim sits out, and
+        gives way in the step after.
+        """
+        self._follow_machine()
+        step = self._step_input(running, memory, now, begins_at)
+        limits = replace(
+            self.limits, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens
+        )
+        plan = plan_step(step, limits)
+        leaving = self._busy_victims(step, limits, plan)
+        if not leaving:
+            return plan
+        residents = tuple(
+            r._replace(num_tokens=r.num_computed) if r.sequence_id in leaving else r
+            for r in step.residents
+        )
+        return plan_step(replace(step, residents=residents), limits)
+
+    def _step_input(
+        self, running: Iterable[VllmRequest], memory: Memory, now: float, begins_at: float
+    ) -> StepInput:
+        most = self.settings.max_preemptions
+        targets = [tier.target for tier in self.limits.tiers]
+        residents = []
+        for request in running:
+            entry = self._entries[request.request_id]
+            residents.append(entry.resident(targets[entry.rank], begins_at, most))
+        return StepInput(
+            residents=tuple(residents),
+            waiting=self._lines,
+            memory=memory,
+            owed=self._books.owed(),
+            recent=self._books.recent(now),
+            cost=self.predictor.coefficients,
+            safety=self.predictor.safety,
+        )
+
+    def _busy_victims(self, step: StepInput, limits: StepLimits, plan: StepPlan) -> frozenset[str]:
+        """Return who would be preempted if no step were under way."""
+        busy = {r.sequence_id for r in step.residents if r.busy}
+        lacking = (Wait.SLOTS, Wait.BLOCKS)
+        if not busy or all(wait not in lacking for wait in plan.waits.values()):
+            return frozenset()
+        residents = tuple(r._replace(busy=False) for r in step.residents)
+        ideal = plan_step(replace(step, residents=residents), limits)
+        return frozenset(busy.intersection(ideal.preempted))
+
+    def carried_out(
+        self,
+        plan: StepPlan | None,
+        computed: Sequence[Computed],
+        running: Iterable[VllmRequest],
+        now: float,
+    ) -> StepFeatures:
+        """Book what vLLM made of a plan; `running` as it is now. Returns what the step computes."""
+        self._step += 1
+        for item in computed:
+            entry = self._entries.get(item.request.request_id)
+            if entry is not None:
+                self._charge(entry, item, now)
+        if plan is not None:
+            self._note_waits(plan)
+            bounded_s = plan.budget_s if plan.budget_s < inf else 0.0
+            self.counters.set("step_budget_seconds", bounded_s)
+        known = (self._entries.get(request.request_id) for request in running)
+        self._books.settle([entry for entry in known if entry is not None], self._step)
+        self.counters.add("steps")
+        return StepFeatures.of((item.num_tokens, item.start) for item in computed)
+
+    def _charge(self, entry: Entry, item: Computed, now: float) -> None:
+        rank, line = entry.rank, self._lines[entry.rank]
+        if item.is_admission:
+            self._books.serve(rank, line.admitted(entry, item.start))
+            if entry.last_step < 0:
+                self.counters.add("admissions", rank=rank)
+                self.counters.add("queue_seconds", now - entry.arrived_s, rank)
+            entry.overtaken = 0
+        entry.last_step = self._step
+        end = item.start + item.num_tokens
+        self._books.serve(rank, line.charge(entry, item.start, end - item.num_drafts))
+        if item.num_drafts:
+            self._books.serve(rank, line.charge(entry, end - item.num_drafts, end))
+        self.counters.add("batched_tokens", item.num_tokens, rank)
+
+    def _note_waits(self, plan: StepPlan) -> None:
+        for request_id, wait in plan.waits.items():
+            entry = self._entries.get(request_id)
+            if entry is None or wait is not Wait.TOKENS or request_id in self._lines[entry.rank]:
+                continue
+            if entry.last_step != self._step:
+                self.counters.add("parked_turns", rank=entry.rank)
+        for request_id, times in plan.overtaken.items():
+            if request_id in self._entries:
+                self._entries[request_id].overtaken += times
+
+    # -- the machine ----------------------------------------------------------------------------
+
+    def observe(self, features: StepFeatures, actual_s: float) -> None:
+        """Learn from a step how long it took."""
+        predicted_s = self.predictor.predict(features)
+        self.counters.add("step_seconds", actual_s)
+        self.counters.add("predicted_step_seconds", predicted_s)
+        self.counters.add("late_steps", float(actual_s > self.predictor.guarded(features)))
+        self.predictor.observe(features, actual_s)
+
+    def _follow_machine(self) -> None:
+        """Let the promises follow what the machine turns out to be."""
+        shortest_s, longest_s = self._extreme_steps()
+        was_shortest_s, was_longest_s = self._step_s
+        if (
+            abs(shortest_s - was_shortest_s) > NOTICEABLE * was_shortest_s
+            or abs(longest_s - was_longest_s) > NOTICEABLE * was_longest_s
+        ):
+            self.limits = self._promise()
+
+    def _extreme_steps(self) -> tuple[float, float]:
+        time_s = self.predictor.coefficients
+        shortest_s = time_s.base_s + time_s.slice_s(1, TYPICAL_CONTEXT)
+        most = self._size.max_num_batched_tokens
+        return shortest_s, max(shortest_s, time_s.base_s + time_s.slice_s(most, 0))
+
+    def _promise(self) -> StepLimits:
+        settings, size = self.settings, self._size
+        self._step_s = shortest_s, longest_s = self._extreme_steps()
+        tight_s = efficient_s(shortest_s, longest_s, settings.efficiency)
+        return StepLimits(
+            max_num_seqs=size.max_num_seqs,
+            max_num_batched_tokens=size.max_num_batched_tokens,
+            tiers=tier_limits(
+                settings.tiers.all,
+                tier_promises(tight_s, settings.tiers, settings.ttft_share),
+                max_num_seqs=size.max_num_seqs,
+                num_blocks=size.num_blocks,
+            ),
+            enable_chunked_prefill=size.enable_chunked_prefill,
+            min_step_s=efficient_s(shortest_s, longest_s, settings.min_efficiency),
+        )
+
+    # -- watching -------------------------------------------------------------------------------
+
+    def report(self, running: Iterable[VllmRequest]) -> dict[str, int]:
+        """Return the numbers since the latest report, as vLLM carries them."""
+        counts = [0] * len(self._lines)
+        for request in running:
+            entry = self._entries.get(request.request_id)
+            if entry is not None:
+                counts[entry.rank] += 1
+        for rank, line in enumerate(self._lines):
+            self.counters.set("num_requests_running", counts[rank], rank)
+            self.counters.set("num_requests_waiting", len(line), rank)
+        self.counters.set("safety_factor", self.predictor.safety)
+        return self.counters.take()
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError naming what is off. Linear; for tests."""
+        for line in self._lines:
+            line.check_integrity()
+        if not self._entries:
+            assert len(self) == 0, "nobody is known, but somebody waits"

@@ -1,0 +1,116 @@
+"""Whom does vLLM find in its waiting queue?
+
+Everybody waits in the planner's lines. While vLLM makes a step, its queue shows only whom the plan
+admits, in the plan's order: so vLLM admits exactly those, in what it has of slots and blocks.
+Requests that cannot run yet for a reason of vLLM's own (a grammar that compiles) wait aside.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from headway.vllm_plugin.entry import VllmRequest
+from headway.vllm_plugin.planner import Planner
+
+MAX_TRIED = 64
+"""Most requests that wait aside and are asked in one step whether they can run now."""
+
+
+class PlannedQueue:
+    """The methods of vLLM's `RequestQueue`. Every change costs O(log n)."""
+
+    def __init__(
+        self,
+        planner: Planner,
+        is_blocked: Callable[[VllmRequest], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        self._planner = planner
+        self._is_blocked = is_blocked
+        self._clock = clock
+        self._in_line: dict[str, VllmRequest] = {}
+        self._aside: dict[str, VllmRequest] = {}
+        self._offered: deque[VllmRequest] | None = None
+
+    # -- what the scheduler adds to vLLM's queue --------------------------------------------------
+
+    def offer(self, request_ids: Iterable[str]) -> None:
+        """Show these only, in this order, until `withdraw`."""
+        self._offered = deque(self._in_line[request_id] for request_id in request_ids)
+
+    def withdraw(self) -> None:
+        """Show everybody again."""
+        self._offered = None
+
+    def retry_blocked(self, is_ready: Callable[[VllmRequest], bool]) -> None:
+        """Let those stand in line that waited aside and are ready now; the others wait on."""
+        for request_id in list(self._aside)[:MAX_TRIED]:
+            request = self._aside.pop(request_id)
+            if is_ready(request):
+                self.add_request(request)
+            else:
+                self._aside[request_id] = request
+
+    # -- vLLM's queue -----------------------------------------------------------------------------
+
+    def add_request(self, request: VllmRequest) -> None:
+        """Let a request wait, new or back again."""
+        if request.request_id not in self._planner:
+            self._planner.arrive(request, self._clock())
+        if self._is_blocked(request):
+            self._aside[request.request_id] = request
+        else:
+            self._in_line[request.request_id] = request
+            self._planner.stand_in_line(request.request_id)
+
+    def prepend_request(self, request: VllmRequest) -> None:
+        """Let a request wait again: it has kept its place in the order."""
+        self.add_request(request)
+
+    def prepend_requests(self, requests: Iterable[VllmRequest]) -> None:
+        """Let requests wait again."""
+        for request in requests:
+            self.add_request(request)
+
+    def peek_request(self) -> VllmRequest:
+        """Return who is next. Raises IndexError when there is nobody."""
+        if self._offered is not None:
+            return self._offered[0]
+        for request in self:
+            return request
+        raise IndexError("nobody waits")
+
+    def pop_request(self) -> VllmRequest:
+        """Take out who is next. Raises IndexError when there is nobody."""
+        request = self.peek_request()
+        self.remove_request(request)
+        return request
+
+    def remove_request(self, request: VllmRequest) -> None:
+        """Take out a request, if it waits here."""
+        if self._offered is not None:
+            if self._offered and self._offered[0] is request:
+                self._offered.popleft()
+            elif request in self._offered:
+                self._offered.remove(request)
+        self._aside.pop(request.request_id, None)
+        if self._in_line.pop(request.request_id, None) is not None:
+            self._planner.leave_line(request.request_id)
+
+    def remove_requests(self, requests: Iterable[VllmRequest]) -> None:
+        """Take out requests, as far as they wait here."""
+        for request in requests:
+            self.remove_request(request)
+
+    def __bool__(self) -> bool:
+        """Return whether vLLM finds anybody."""
+        return len(self) > 0 if self._offered is None else len(self._offered) > 0
+
+    def __len__(self) -> int:
+        """Return how many wait, shown or not."""
+        return len(self._in_line) + len(self._aside)
+
+    def __iter__(self) -> Iterator[VllmRequest]:
+        """Yield all who wait, by tier, those aside last."""
+        for request_id in self._planner.in_order():
+            yield self._in_line[request_id]
+        yield from self._aside.values()

@@ -1,0 +1,204 @@
+"""How does vLLM's scheduler carry out our plan?
+
+It is vLLM's own: `schedule` is called as it is, on what the plan leaves it. Its waiting queue shows
+whom the plan admits (`queue.py`), and each sequence gets at most the tokens of the plan, none if it
+is parked. The hook for that is `_reserve_prefill_lookahead`, which vLLM asks for each sequence how
+much shorter a chunk has to be.
+"""
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from vllm import __version__ as vllm_version
+from vllm.logger import init_logger
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.interface import PauseState
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.request_queue import RequestQueue
+from vllm.v1.request import Request
+
+from headway.core.step import StepPlan
+from headway.vllm_plugin.compat import check_engine, check_vllm
+from headway.vllm_plugin.memory import KVMemory
+from headway.vllm_plugin.planner import Computed, EngineSize, Planner
+from headway.vllm_plugin.queue import PlannedQueue
+from headway.vllm_plugin.settings import read_settings
+from headway.vllm_plugin.step_clock import StepClock, StepUnderWay
+
+logger = init_logger("vllm.headway")
+
+
+class QoSRequestQueue(PlannedQueue, RequestQueue):
+    """A `RequestQueue` of vLLM's that shows what the plan admits."""
+
+
+class QoSScheduler(AsyncScheduler):
+    """vLLM's scheduler with tiers, tenants, floors and deadlines.
+
+    Use: `--scheduler-cls headway.vllm_plugin.QoSScheduler --scheduling-policy priority`.
+    """
+
+    clock = staticmethod(monotonic)
+    """Seconds; a test may set another."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        check_vllm(vllm_version)
+        super().__init__(*args, **kwargs)
+        check_engine(self)
+        settings = read_settings(self.vllm_config.additional_config)
+        self._kv_slack = self.num_lookahead_tokens + self.num_spec_tokens
+        self._planner = Planner(
+            settings,
+            EngineSize(
+                max_num_seqs=self._num_slots(),
+                max_num_batched_tokens=self.max_num_scheduled_tokens,
+                max_model_len=self.max_model_len,
+                num_blocks=self._memory().num_blocks,
+                enable_chunked_prefill=self.scheduler_config.enable_chunked_prefill,
+            ),
+        )
+        self._step_clock = StepClock()
+        self._caps: dict[str, int] = {}
+        self.waiting = QoSRequestQueue(
+            self._planner,
+            lambda request: self._is_blocked_waiting_status(request.status),
+            self.clock,
+        )
+        for tier in settings.tiers.all:
+            logger.info("headway: tier %s, floor %g, %s", tier.name, tier.floor, tier.target)
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        self._planner.preempted(request.request_id)
+        super()._preempt_request(request, *args, **kwargs)
+
+    def _free_request(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        self._planner.forget(request.request_id)
+        return super()._free_request(request, *args, **kwargs)
+
+    # -- a step ---------------------------------------------------------------------------------
+
+    def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
+        """Plan a step and let vLLM make it."""
+        now = self.clock()
+        plan = None
+        admitted: list[str] = []
+        if self._pause_state == PauseState.UNPAUSED:
+            self.waiting.retry_blocked(self._handle_blocked_waiting_request)
+            plan = self._plan(now)
+            admitted = self._prepare(plan, now)
+            self._planner.counters.add("planning_seconds", self.clock() - now)
+        self.waiting.offer(admitted)
+        try:
+            output = super().schedule(*args, **kwargs)
+        finally:
+            self.waiting.withdraw()
+            self._caps.clear()
+        self._book(plan, admitted, output, now)
+        return output
+
+    def _plan(self, now: float) -> StepPlan:
+        drafts = self.num_spec_tokens * len(self.running)
+        return self._planner.plan(
+            self.running,
+            self._memory(),
+            now,
+            begins_at=self._step_clock.next_begin(now),
+            max_num_seqs=max(1, self._num_slots() - self.num_waiting_for_streaming_input),
+            max_num_batched_tokens=max(1, self.max_num_scheduled_tokens - drafts),
+        )
+
+    def _num_slots(self) -> int:
+        return int(min(self.max_num_running_reqs, self.max_num_active_reqs))
+
+    def _memory(self) -> KVMemory:
+        return KVMemory(self.kv_cache_manager, self.requests, slack=self._kv_slack)
+
+    def _prepare(self, plan: StepPlan, now: float) -> list[str]:
+        """Preempt, and cap every sequence; return whom to admit, in order."""
+        for request_id in plan.preempted:
+            request = self.requests[request_id]
+            self.running.remove(request)
+            self._preempt_request(request, now)
+        self._caps = dict.fromkeys((request.request_id for request in self.running), 0)
+        with_drafts = 1 + self.num_spec_tokens
+        for item in plan.items:
+            self._caps[item.sequence_id] = max(item.num_tokens, with_drafts)
+        return [item.sequence_id for item in plan.items if item.is_admission]
+
+    def _reserve_prefill_lookahead(
+        self, request: Request, num_computed_tokens: int, num_new_tokens: int
+    ) -> int:
+        cap = self._caps.get(request.request_id, num_new_tokens)
+        num_tokens: int = super()._reserve_prefill_lookahead(
+            request, num_computed_tokens, min(num_new_tokens, cap)
+        )
+        return num_tokens
+
+    def _book(
+        self, plan: StepPlan | None, admitted: Sequence[str], output: SchedulerOutput, now: float
+    ) -> None:
+        offered, drafts = frozenset(admitted), output.scheduled_spec_decode_tokens
+        computed = []
+        for request_id, num_tokens in output.num_scheduled_tokens.items():
+            request = self.requests[request_id]
+            start = request.num_computed_tokens - num_tokens
+            num_drafts = len(drafts.get(request_id, ()))
+            computed.append(Computed(request, num_tokens, start, num_drafts, request_id in offered))
+        features = self._planner.carried_out(plan, computed, self.running, now)
+        if computed:
+            predicted_s = self._planner.predictor.predict(features)
+            self._step_clock.begin(StepUnderWay(output, features, now, predicted_s))
+
+    def _update_after_schedule(self, scheduler_output: SchedulerOutput) -> None:
+        """Look ahead only when steps overlap, as vLLM itself does by its choice of class."""
+        if self.scheduler_config.async_scheduling:
+            super()._update_after_schedule(scheduler_output)
+        else:
+            super(AsyncScheduler, self)._update_after_schedule(scheduler_output)
+
+    def _update_request_with_output(
+        self, request: Request, new_token_ids: list[int], is_stale: bool = False
+    ) -> tuple[list[int], bool]:
+        result: tuple[list[int], bool]
+        if self.scheduler_config.async_scheduling:
+            result = super()._update_request_with_output(request, new_token_ids, is_stale)
+        else:
+            result = super(AsyncScheduler, self)._update_request_with_output(
+                request, new_token_ids, is_stale
+            )
+        return result
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Let vLLM book a step, and learn how long it took and who was given tokens."""
+        now = self.clock()
+        done = self._step_clock.end(scheduler_output, now)
+        if done is not None:
+            step, seconds = done
+            self._planner.observe(step.features, seconds)
+        outputs = super().update_from_output(scheduler_output, *args, **kwargs)
+        for of_client in outputs.values():
+            for output in of_client.outputs:
+                if output.new_token_ids:
+                    self._planner.note_tokens(output.request_id, len(output.new_token_ids), now)
+        return outputs
+
+    # -- watching -------------------------------------------------------------------------------
+
+    def make_stats(self, *args: Any, **kwargs: Any) -> Any:
+        """Return vLLM's statistics, with ours in a mapping that only LoRA would use."""
+        stats = super().make_stats(*args, **kwargs)
+        if stats is not None and self.lora_config is None:
+            stats.waiting_lora_adapters.update(self._planner.report(self.running))
+        return stats
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError naming what is off in our books. Linear; for tests."""
+        self._planner.check_integrity()
+        assert len(self._planner) <= len(self.waiting), "somebody stands in line unknown to vLLM"
+        for request_id in self.requests:
+            assert request_id in self._planner, f"{request_id} is not known"

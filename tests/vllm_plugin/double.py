@@ -1,0 +1,219 @@
+"""What stands in for vLLM where there is none?
+
+The double keeps slots, blocks and requests as vLLM's scheduler does, asks the planner for each step
+and makes it, with up to `depth` steps under way. It refuses what vLLM would refuse: more requests
+than slots, more blocks than there are.
+"""
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.core.step import Match, StepPlan
+from headway.vllm_plugin.planner import Computed, EngineSize, Planner
+from headway.vllm_plugin.queue import PlannedQueue
+from headway.vllm_plugin.settings import Settings
+
+BLOCK_SIZE = 4
+CRITICAL, NORMAL, BULK = -1, 0, 1
+READY, BLOCKED = "ready", "blocked"
+
+
+@dataclass
+class Params:
+    """vLLM's sampling parameters."""
+
+    extra_args: Mapping[str, Any] | None = None
+
+
+@dataclass(eq=False)
+class Request:
+    """vLLM's request, as far as schedulers use it."""
+
+    request_id: str
+    priority: int
+    num_prompt_tokens: int
+    max_tokens: int
+    sampling_params: Params | None = None
+    num_output_tokens: int = 0
+    num_computed_tokens: int = 0
+    num_output_placeholders: int = 0
+    num_in_flight_tokens: int = 0
+    num_preemptions: int = 0
+    num_blocks: int = 0
+    status: str = READY
+
+    @property
+    def num_tokens(self) -> int:
+        """Known tokens."""
+        return self.num_prompt_tokens + self.num_output_tokens
+
+
+@dataclass
+class Blocks:
+    """The `Memory` of requests that share nothing."""
+
+    requests: Mapping[str, Request]
+    num_blocks: int
+    block_size: int = BLOCK_SIZE
+
+    @property
+    def num_available(self) -> int:
+        """Blocks that nobody holds."""
+        return self.num_blocks - sum(request.num_blocks for request in self.requests.values())
+
+    def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
+        """See `Memory`."""
+        return max(0, -(-num_tokens // BLOCK_SIZE) - self.requests[sequence_id].num_blocks)
+
+    def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
+        """See `Memory`."""
+        return sum(self.requests[i].num_blocks for i in sequence_ids)
+
+    def match(self, sequence_id: str) -> Match:
+        """See `Memory`."""
+        return Match()
+
+
+@dataclass
+class FakeVllm:
+    """An engine. A step takes `base_s`, and `token_s` for each token."""
+
+    max_num_seqs: int = 4
+    max_num_batched_tokens: int = 32
+    num_blocks: int = 100
+    depth: int = 1
+    base_s: float = 0.02
+    token_s: float = 0.01
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        self.now = 0.0
+        self.requests: dict[str, Request] = {}
+        self.running: list[Request] = []
+        self.finished: list[str] = []
+        self.preempted: list[str] = []
+        self._steps: deque[list[tuple[Request, int, bool]]] = deque()
+        size = EngineSize(
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            max_model_len=256,
+            num_blocks=self.num_blocks,
+        )
+        self.planner = Planner(self.settings, size)
+        self.waiting = PlannedQueue(self.planner, lambda r: r.status == BLOCKED, lambda: self.now)
+        self.memory = Blocks(self.requests, self.num_blocks)
+
+    def add(
+        self,
+        name: str,
+        priority: int,
+        prompt: int = 8,
+        max_tokens: int = 4,
+        status: str = READY,
+        **extra: Any,
+    ) -> Request:
+        """Let a request arrive; `extra` become its extra arguments."""
+        params = Params({f"headway_{key}": value for key, value in extra.items()})
+        request = Request(name, priority, prompt, max_tokens, params, status=status)
+        self.requests[name] = request
+        self.waiting.add_request(request)
+        return request
+
+    def abort(self, name: str) -> None:
+        """Let a request's client leave."""
+        request = self.requests.pop(name)
+        if request in self.running:
+            self.running.remove(request)
+        self.waiting.remove_requests([request])
+        self.planner.forget(name)
+
+    def plan(self) -> StepPlan:
+        """Return what the next step would do."""
+        return self.planner.plan(
+            self.running,
+            self.memory,
+            self.now,
+            begins_at=self.now,
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+        )
+
+    def step(self) -> dict[str, int]:
+        """Make a step, and return one when `depth` are under way. Returns the tokens by request."""
+        self.waiting.retry_blocked(lambda request: request.status == READY)
+        plan = self.plan()
+        for name in plan.preempted:
+            self._preempt(self.requests[name])
+        caps = {item.sequence_id: item.num_tokens for item in plan.items}
+        admitted = [item.sequence_id for item in plan.items if item.is_admission]
+        self.waiting.offer(admitted)
+        while self.waiting:
+            request = self.requests[self.waiting.pop_request().request_id]
+            self.running.append(request)
+        self.waiting.withdraw()
+        assert len(self.running) <= self.max_num_seqs, "more requests than slots"
+        self._steps.append(self._compute(plan, caps, frozenset(admitted)))
+        scheduled = {request.request_id: n for request, n, _ in self._steps[-1]}
+        if len(self._steps) >= self.depth:
+            self._return_step()
+        self.planner.check_integrity()
+        return scheduled
+
+    def _preempt(self, request: Request) -> None:
+        assert request.num_in_flight_tokens == 0, "a step under way writes the victim"
+        self.running.remove(request)
+        request.num_blocks = request.num_computed_tokens = 0
+        request.num_preemptions += 1
+        self.preempted.append(request.request_id)
+        self.planner.preempted(request.request_id)
+        self.waiting.prepend_request(request)
+
+    def _compute(
+        self, plan: StepPlan, caps: Mapping[str, int], admitted: Collection[str]
+    ) -> list[tuple[Request, int, bool]]:
+        computed, made = [], []
+        for request in self.running:
+            left = request.num_tokens + request.num_output_placeholders
+            num_tokens = min(left - request.num_computed_tokens, caps.get(request.request_id, 0))
+            if num_tokens <= 0:
+                continue
+            start = request.num_computed_tokens
+            blocks = self.memory.blocks_to_grow(request.request_id, start, start + num_tokens)
+            assert blocks <= self.memory.num_available, "more blocks than there are"
+            request.num_blocks += blocks
+            request.num_computed_tokens += num_tokens
+            request.num_in_flight_tokens += num_tokens
+            draws = request.num_computed_tokens == left
+            request.num_output_placeholders += draws
+            is_admission = request.request_id in admitted
+            computed.append(Computed(request, num_tokens, start, 0, is_admission))
+            made.append((request, num_tokens, draws))
+        assert sum(n for _, n, _ in made) <= self.max_num_batched_tokens
+        features = self.planner.carried_out(plan, computed, self.running, self.now)
+        if made:
+            step_s = self.base_s + self.token_s * features.num_tokens
+            self.now += step_s
+            self.planner.observe(features, step_s)
+        return made
+
+    def _return_step(self) -> None:
+        for request, num_tokens, draws in self._steps.popleft():
+            request.num_in_flight_tokens -= num_tokens
+            if not draws or self.requests.get(request.request_id) is not request:
+                continue
+            request.num_output_placeholders -= 1
+            request.num_output_tokens += 1
+            self.planner.note_tokens(request.request_id, 1, self.now)
+            if request.num_output_tokens >= request.max_tokens:
+                self.finished.append(request.request_id)
+                self.abort(request.request_id)
+
+    def run(self, most: int = 500) -> int:
+        """Step until nobody is left; return how many steps that took."""
+        for taken in range(most):
+            if not self.requests:
+                return taken
+            self.step()
+        raise AssertionError(f"not idle after {most} steps: {list(self.requests)}")

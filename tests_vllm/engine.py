@@ -1,0 +1,193 @@
+"""How does a test drive vLLM's scheduler without a model?
+
+The scheduler is vLLM's own or ours on top of it, with vLLM's own KV cache manager. In place of the
+model every sequence that is computed to its end draws how many tokens it has drawn.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from vllm.config import (
+    CacheConfig,
+    DeviceConfig,
+    ModelConfig,
+    ParallelConfig,
+    SchedulerConfig,
+    VllmConfig,
+)
+from vllm.sampling_params import SamplingParams
+from vllm.utils.hashing import sha256
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request, RequestStatus
+from vllm.v1.structured_output import StructuredOutputManager
+
+from headway.vllm_plugin import QoSScheduler
+
+BLOCK_SIZE = 16
+EOS = 0
+CRITICAL, NORMAL, BULK = -1, 0, 1
+
+
+@dataclass
+class Engine:
+    """One scheduler, and up to `depth` steps under way, as with asynchronous scheduling."""
+
+    model: str
+    cls: Any = QoSScheduler
+    policy: Any = "priority"
+    max_num_seqs: int = 8
+    max_num_batched_tokens: int = 64
+    num_blocks: int = 200
+    caching: bool = True
+    depth: int = 1
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        config = VllmConfig(
+            model_config=ModelConfig(
+                model=self.model, dtype="bfloat16", max_model_len=1024, seed=0
+            ),
+            scheduler_config=SchedulerConfig(
+                max_num_seqs=self.max_num_seqs,
+                max_num_batched_tokens=self.max_num_batched_tokens,
+                max_model_len=1024,
+                enable_chunked_prefill=True,
+                is_encoder_decoder=False,
+                policy=self.policy,
+            ),
+            cache_config=CacheConfig(block_size=BLOCK_SIZE, enable_prefix_caching=self.caching),
+            parallel_config=ParallelConfig(),
+            device_config=DeviceConfig("cpu"),
+            additional_config={"headway": self.settings},
+        )
+        config.scheduler_config.async_scheduling = self.depth > 1
+        config.cache_config.block_size = BLOCK_SIZE
+        config.cache_config.num_gpu_blocks = self.num_blocks
+        spec = FullAttentionSpec(
+            block_size=BLOCK_SIZE, num_kv_heads=1, head_size=1, dtype=torch.float32
+        )
+        self.scheduler = self.cls(
+            vllm_config=config,
+            kv_cache_config=KVCacheConfig(
+                num_blocks=self.num_blocks,
+                kv_cache_tensors=[],
+                kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
+            ),
+            structured_output_manager=StructuredOutputManager(config),
+            block_size=BLOCK_SIZE,
+            log_stats=True,
+        )
+        init_none_hash(sha256)
+        self._hasher = get_request_block_hasher(BLOCK_SIZE, sha256)
+        self._under_way: deque[Any] = deque()
+        self._counter = 0
+        self.outputs: dict[str, list[int]] = {}
+
+    def add(
+        self,
+        name: str,
+        priority: int,
+        *,
+        prompt: Sequence[int] | int = 16,
+        max_tokens: int = 8,
+        tenant: str = "",
+        weight: float = 1.0,
+    ) -> None:
+        """Let a request arrive. A prompt that is a number is that many tokens like nobody's."""
+        self._counter += 1
+        if isinstance(prompt, int):
+            prompt = [1000 * self._counter + position for position in range(prompt)]
+        extra = {"headway_tenant": tenant, "headway_weight": weight} if tenant else None
+        params = SamplingParams(temperature=0.0, max_tokens=max_tokens, extra_args=extra)
+        params.update_from_generation_config({}, EOS)
+        self.outputs[name] = []
+        self.scheduler.add_request(
+            Request(
+                request_id=name,
+                prompt_token_ids=list(prompt),
+                sampling_params=params,
+                pooling_params=None,
+                priority=priority,
+                arrival_time=float(self._counter),
+                block_hasher=self._hasher,
+            )
+        )
+
+    def abort(self, name: str) -> None:
+        """Let a request's client leave."""
+        self.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
+
+    def step(self) -> dict[str, int]:
+        """Ask for a step, and return one when `depth` are under way. Returns the step's tokens."""
+        output = self.scheduler.schedule()
+        self._under_way.append(output)
+        scheduled = dict(output.num_scheduled_tokens)
+        if len(self._under_way) >= self.depth:
+            self.return_step()
+        return scheduled
+
+    def return_step(self) -> None:
+        """Give the scheduler what the oldest step under way has computed."""
+        output = self._under_way.popleft()
+        names = list(output.num_scheduled_tokens)
+        drawing = self._drawing(output)
+        result = self.scheduler.update_from_output(
+            output,
+            ModelRunnerOutput(
+                req_ids=names,
+                req_id_to_index={name: index for index, name in enumerate(names)},
+                sampled_token_ids=[
+                    [1 + len(self.outputs[name])] if name in drawing else [] for name in names
+                ],
+                logprobs=None,
+                prompt_logprobs_dict={},
+                pooler_output=[],
+            ),
+        )
+        for of_client in result.values():
+            for one in of_client.outputs:
+                self.outputs[one.request_id] += one.new_token_ids
+
+    def _drawing(self, output: Any) -> set[str]:
+        """Return who is computed to its end by a step, and so draws a token."""
+        starts = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
+        cached = output.scheduled_cached_reqs
+        starts.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        return {
+            name
+            for name, num_tokens in output.num_scheduled_tokens.items()
+            if (request := self.scheduler.requests.get(name)) is not None
+            and starts[name] + num_tokens >= request.num_tokens
+        }
+
+    def run(self, most: int = 2000) -> int:
+        """Step until nobody is left; return how many steps that took."""
+        for taken in range(most):
+            if not self.scheduler.has_requests():
+                return taken
+            self.step()
+            self.check()
+        raise AssertionError(f"not idle after {most} steps: {list(self.scheduler.requests)}")
+
+    @property
+    def running(self) -> list[str]:
+        """Who holds blocks."""
+        return [request.request_id for request in self.scheduler.running]
+
+    def check(self) -> None:
+        """Check vLLM's books and ours against each other."""
+        scheduler = self.scheduler
+        assert len(scheduler.running) <= scheduler.max_num_running_reqs
+        free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
+        assert 0 <= free < self.num_blocks
+        if not scheduler.requests:
+            assert free == self.num_blocks - 1, "blocks are held by nobody"
+        num_running, num_waiting = scheduler.get_request_counts()
+        assert num_running + num_waiting == len(scheduler.requests)
+        if isinstance(scheduler, QoSScheduler):
+            scheduler.check_integrity()
