@@ -27,11 +27,14 @@ from statistics import median, quantiles
 from time import thread_time
 from typing import Any
 
+from headway.core.admission import Shed
+from headway.core.backlog import QueuedRequest
 from headway.core.batching import plan_step
 from headway.core.cost import Prices
-from headway.core.dispatch import Dispatch, Dispatcher, QueuedRequest, Shed
+from headway.core.decision import Dispatch
+from headway.core.dispatch import Dispatcher
 from headway.core.step import StepLimits
-from headway.core.tier import DEFAULT_TIERS, Tiers
+from headway.core.tier import DEFAULT_TIERS, LatencyTarget, Tiers
 from headway.engine.options import EngineOptions
 from headway.engine.request import EngineRequest
 from headway.engine.runner import SampledToken, StepResult
@@ -158,7 +161,13 @@ class _Gateway:
         self.now = 0.0
         self.serial = count()
         self.weights = [random.choice((1.0, 1.0, 2.0, 4.0)) for _ in range(TENANTS)]
-        unbounded = {"max_queued": 10**6, "max_queued_tokens": 10**12, "queue_timeout_s": 1e6}
+        # Nobody is shed: not by a bound, not as doomed, not because a tier misses its target.
+        unbounded = {
+            "max_queued": 10**6,
+            "max_queued_tokens": 10**12,
+            "queue_timeout_s": 1e9,
+            "target": LatencyTarget(ttft_s=1e9),
+        }
         tiers = Tiers(tuple(replace(tier, **unbounded) for tier in DEFAULT_TIERS))
         self.dispatcher = Dispatcher(tiers, Prices())
         self.entries: dict[str, QueuedRequest] = {}

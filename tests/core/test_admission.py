@@ -1,93 +1,166 @@
-"""Who joins, who is shed, and is the hint to retry honest and within limits?"""
+"""Who joins, who is shed for it and in which order, and is the hint to retry within limits?"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.core import Admit, Dispatcher, Idle, Outcome, Prices, QueuedRequest, Shed, Tiers
 from headway.core.admission import (
     UNKNOWN_RETRY_AFTER_S,
-    Admit,
-    Shed,
+    Arrival,
+    ShedReason,
     admit,
-    cost_ahead,
-    predict_wait_s,
     retry_after_s,
 )
-from headway.core.backlog import Backlog
-from headway.core.outcome import Outcome
-from tests.core.scenario import request
+from headway.core.backlog import MAX_EVICTIONS, Backlog
+from headway.core.need import Need
+from headway.core.wait import WaitEstimate
+from headway.core.waiting import TotalBounds
+from tests.core.scenario import PATIENT, request
 
-COSTS = st.floats(0, 1e9)
-RATES = st.floats(1e-3, 1e9)
-FLOORS = st.floats(0, 0.9)
+SECONDS = st.floats(0, 1e9)
+NOW = 100.0
+WAIT = WaitEstimate(20.0, 30.0)
 
 
-def full() -> Backlog:
-    """Return a backlog that tenant a has filled."""
+def full(tenant: str = "a") -> Backlog:
+    """Return a backlog that the tenant has filled."""
     backlog = Backlog(10, 1000)
     for number in range(10):
-        backlog.add(request(f"a{number}", tenant="a"))
+        backlog.add(request(f"{tenant}{number}", tenant=tenant))
     return backlog
 
 
+def arrival(
+    tenant: str = "b",
+    wait: WaitEstimate | None = WAIT,
+    expires_at: float | None = None,
+    *,
+    time_limited: bool = True,
+    over_level: bool = False,
+    own: Backlog | None = None,
+    below: tuple[Backlog, ...] = (),
+    excess: int = 0,
+) -> Arrival:
+    """Return an arrival at a tier with room, unless said otherwise."""
+    return Arrival(
+        entry=request("new", tenant=tenant),
+        wait=wait,
+        expires_at=expires_at,
+        time_limited=time_limited,
+        over_level=over_level,
+        own=Backlog(10, 1000) if own is None else own,
+        below=below,
+        excess=Need(excess, 0),
+    )
+
+
+def shed(reason: ShedReason, retry_s: float = 30.0) -> Shed:
+    return Shed(Outcome.REJECTED_SATURATED, retry_s, reason)
+
+
 @pytest.mark.parametrize(
-    ("tenant", "wait_s", "expires_at", "expected"),
+    ("met", "expected"),
     [
-        ("b", None, None, Admit(("a9",), UNKNOWN_RETRY_AFTER_S)),
-        ("b", 30.0, 130.1, Admit(("a9",), 30.0)),
-        ("b", 30.0, 129.9, Shed(Outcome.REJECTED_SATURATED, 30.0)),
-        ("b", None, 100.0, Shed(Outcome.REJECTED_SATURATED, UNKNOWN_RETRY_AFTER_S)),
-        ("a", 30.0, None, Shed(Outcome.REJECTED_SATURATED, 30.0)),
-        ("a", 0.001, None, Shed(Outcome.REJECTED_SATURATED, 1.0)),
-        ("a", 5000.0, None, Shed(Outcome.REJECTED_SATURATED, 120.0)),
+        (arrival(), Admit((), WAIT)),
+        (arrival(wait=None), Admit((), None)),
+        # 1. Doomed: by the p50, by a limit of its tier, and by nothing that is not known.
+        (arrival(expires_at=NOW + 20.0), shed(ShedReason.DOOMED)),
+        (arrival(expires_at=NOW + 20.1), Admit((), WAIT)),
+        (arrival(expires_at=NOW + 1.0, time_limited=False), Admit((), WAIT)),
+        (arrival(expires_at=NOW, time_limited=False), shed(ShedReason.DOOMED)),
+        (arrival(wait=None, expires_at=NOW + 0.1), Admit((), None)),
+        (arrival(wait=None, expires_at=NOW), shed(ShedReason.DOOMED, UNKNOWN_RETRY_AFTER_S)),
+        (arrival(expires_at=NOW, own=full(), over_level=True), shed(ShedReason.DOOMED)),
+        # 2. Lower tiers when the gateway is full, the least urgent first; not for the own bound.
+        (arrival(below=(full("z"), full("y")), excess=1), Admit(("z9",), WAIT)),
+        (arrival(below=(Backlog(1, 1), full("y")), excess=2), Admit(("y9", "y8"), WAIT)),
+        (arrival("a", own=full(), below=(full("z"),)), shed(ShedReason.FULL)),
+        (arrival("a", own=full(), below=(full("z"),), excess=1), shed(ShedReason.FULL)),
+        (arrival(own=full(), below=(full("z"),)), Admit(("a9",), WAIT)),
+        # What the own tier gives for its own bound makes room for the gateway, too.
+        (arrival(own=full(), below=(full("z"),), excess=1), Admit(("a9",), WAIT)),
+        (arrival(own=full(), below=(full("z"),), excess=3), Admit(("z9", "z8", "a9"), WAIT)),
+        # 3. Over-share tenants of the own tier, when nothing less urgent waits.
+        (arrival(own=full(), excess=2), Admit(("a9", "a8"), WAIT)),
+        (arrival("a", own=full(), excess=1), shed(ShedReason.FULL)),
+        # 4. By level, only when it would have had room otherwise.
+        (arrival(over_level=True), shed(ShedReason.LEVEL)),
+        # 5. Itself: whoever it is, when nobody gives way.
+        (arrival(excess=1), shed(ShedReason.FULL)),
+        (arrival(below=(full("z"),), excess=MAX_EVICTIONS + 1), shed(ShedReason.FULL)),
     ],
 )
-def test_the_written_order(
-    tenant: str, wait_s: float | None, expires_at: float | None, expected: Admit | Shed
-) -> None:
-    entry = request("new", tenant=tenant)
-    assert admit(entry, full(), wait_s, expires_at, 100.0) == expected
+def test_the_written_order(met: Arrival, expected: Admit | Shed) -> None:
+    assert admit(met, NOW) == expected
 
 
-def test_there_is_room() -> None:
-    assert admit(request("new"), Backlog(1, 1), 7.0, None, 0.0) == Admit((), 7.0)
-
-
-@given(COSTS, COSTS, FLOORS, RATES)
-def test_the_wait_is_that_of_priority_or_of_the_floor_if_sooner(
-    ahead: float, above: float, floor: float, rate: float
-) -> None:
-    wait_s = predict_wait_s(ahead, above, floor, rate)
-    assert wait_s is not None
-    assert 0 <= wait_s <= (ahead + above) / rate
-    assert floor == 0 or wait_s <= ahead / floor / rate
-    more = predict_wait_s(ahead * 2 + 1, above * 2 + 1, floor, rate)
-    assert more is not None
-    assert more >= wait_s
-
-
-def test_without_a_rate_nothing_is_predicted() -> None:
-    assert predict_wait_s(10.0, 10.0, 0.1, None) is None
-    assert predict_wait_s(10.0, 10.0, 0.1, 0.0) is None
-
-
-@given(st.lists(COSTS, min_size=2, max_size=2).map(sorted), RATES)
-def test_i15_retry_after_is_in_range_and_rises_with_the_backlog(
-    costs: list[float], rate: float
-) -> None:
-    low, high = (retry_after_s(predict_wait_s(cost, 0.0, 0.0, rate)) for cost in costs)
+@given(st.lists(SECONDS, min_size=2, max_size=2).map(sorted))
+def test_i15_retry_after_is_in_range_and_rises_with_the_wait(waits: list[float]) -> None:
+    low, high = (retry_after_s(WaitEstimate(0.0, wait_s)) for wait_s in waits)
     assert 1 <= low <= high <= 120
     assert 1 <= retry_after_s(None) <= 120
 
 
-def test_only_the_own_share_of_the_backlog_is_ahead() -> None:
-    backlog = Backlog(100, 10_000)
-    for number in range(10):
-        backlog.add(request(f"a{number}", tenant="a", cost=10.0))
-    backlog.add(request("b0", tenant="b", cost=10.0, weight=3.0))
-    queued_cost = 110.0
-    assert cost_ahead(request("c0", tenant="c"), backlog, queued_cost) == 0.0
-    assert cost_ahead(request("b1", tenant="b", weight=3.0), backlog, queued_cost) == pytest.approx(
-        10.0 * 4 / 3
-    )
-    assert cost_ahead(request("a10", tenant="a"), backlog, queued_cost) == queued_cost
+ARRIVALS = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from("abc"), st.integers(1, 12)), max_size=40
+)
+
+
+@given(ARRIVALS, st.integers(1, 12), st.integers(10, 60))
+def test_i16_nobody_is_shed_while_a_lower_class_could_give_the_room(
+    arrivals: list[tuple[int, str, int]], max_requests: int, max_tokens: int
+) -> None:
+    """I16, at a gateway that is full as a whole, where tiers have room."""
+    flow = Dispatcher(PATIENT, Prices(), bounds=TotalBounds(max_requests, max_tokens))
+    held: dict[str, QueuedRequest] = {}
+    for number, (rank, tenant, tokens) in enumerate(arrivals):
+        entry = request(f"r{number}", rank, tenant, tokens=tokens)
+        decision = flow.enqueue(entry, 0.0)
+        lower = [one for one in held.values() if one.rank > rank]
+        if isinstance(decision, Shed):
+            # Eight of them would not have been enough, or there are none.
+            assert len(lower) > MAX_EVICTIONS or not fits(
+                held, lower, entry, max_requests, max_tokens
+            )
+            continue
+        gone = [held.pop(request_id) for request_id in decision.evicted]
+        assert all(one.rank >= rank for one in gone), "a more urgent tier gave way"
+        for one in gone:
+            less_urgent = [other for other in held.values() if other.rank > one.rank]
+            assert not less_urgent or len(gone) == MAX_EVICTIONS, (
+                "a lower class could have given way"
+            )
+        held[entry.request_id] = entry
+        assert len(held) == len(flow) <= max_requests
+        assert len(held) == 1 or sum(one.tokens for one in held.values()) <= max_tokens
+    flow.check_integrity()
+
+
+def fits(
+    held: dict[str, QueuedRequest],
+    leaving: list[QueuedRequest],
+    entry: QueuedRequest,
+    max_requests: int,
+    max_tokens: int,
+) -> bool:
+    """Return whether `entry` would fit if all those left."""
+    tokens = sum(one.tokens for one in held.values()) - sum(one.tokens for one in leaving)
+    return len(held) - len(leaving) < max_requests and tokens + entry.tokens <= max_tokens
+
+
+def test_a_full_gateway_gives_up_bulk_then_normal_before_critical() -> None:
+    flow = Dispatcher(Tiers(), Prices(), bounds=TotalBounds(requests=4))
+    assert flow.next(0.0, (0, 0, 0)) == Idle()
+    for name, rank in (("b0", 2), ("n0", 1), ("b1", 2), ("n1", 1)):
+        assert flow.enqueue(request(name, rank), 0.0) == Admit(())
+    full_for = [flow.enqueue(request("more", rank), 0.0) for rank in (2, 1)]
+    assert full_for[0] == shed(ShedReason.FULL, UNKNOWN_RETRY_AFTER_S)
+    assert full_for[1] == Admit(("b1",))
+    evicted: list[str] = []
+    for number in range(4):
+        decision = flow.enqueue(request(f"c{number}", 0), 0.0)
+        assert isinstance(decision, Admit)
+        evicted += decision.evicted
+    assert evicted == ["b0", "more", "n1", "n0"]
+    assert flow.enqueue(request("c4", 0), 0.0) == shed(ShedReason.FULL, UNKNOWN_RETRY_AFTER_S)

@@ -4,7 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.backlog import MAX_EVICTIONS, Backlog, QueuedRequest
+from headway.core.need import Need
 from tests.core.scenario import request
+
+
+def make_room(backlog: Backlog, entry: QueuedRequest) -> tuple[str, ...] | None:
+    """Return whom the backlog evicts for `entry`, or None when they give too little room."""
+    need = backlog.shortage(entry)
+    victims = backlog.give_way(entry, need, MAX_EVICTIONS)
+    enough = not need.less(victim.tokens for victim in victims)
+    return tuple(victim.request_id for victim in victims) if enough else None
 
 
 def filled(backlog: Backlog, tenant: str, count: int, tokens: int = 1, weight: float = 1.0) -> None:
@@ -17,54 +26,74 @@ def test_room_is_made_by_the_newest_of_the_largest_tenant() -> None:
     backlog = Backlog(10, 1000)
     filled(backlog, "a", 7)
     filled(backlog, "b", 3)
-    assert backlog.make_room(request("c0", tenant="c")) == ("a6",)
+    assert make_room(backlog, request("c0", tenant="c")) == ("a6",)
     assert len(backlog) == 10, "asking changes nothing"
-    assert backlog.make_room(request("a7", tenant="a")) is None
-    assert backlog.make_room(request("b3", tenant="b")) == ("a6",)
+    assert make_room(backlog, request("a7", tenant="a")) is None
+    assert make_room(backlog, request("b3", tenant="b")) == ("a6",)
 
 
 def test_equals_do_not_evict_each_other() -> None:
     backlog = Backlog(10, 1000)
     filled(backlog, "a", 6)
     filled(backlog, "b", 4)
-    assert backlog.make_room(request("b4", tenant="b")) == ("a5",)
+    assert make_room(backlog, request("b4", tenant="b")) == ("a5",)
     filled_evenly = Backlog(10, 1000)
     filled(filled_evenly, "a", 5)
     filled(filled_evenly, "b", 5)
-    assert filled_evenly.make_room(request("b5", tenant="b")) is None
+    assert make_room(filled_evenly, request("b5", tenant="b")) is None
 
 
 def test_weight_buys_a_larger_share() -> None:
     backlog = Backlog(10, 1000)
     filled(backlog, "a", 6, weight=3.0)
     filled(backlog, "b", 4, weight=1.0)
-    assert backlog.make_room(request("a6", tenant="a", weight=3.0)) == ("b3",)
+    assert make_room(backlog, request("a6", tenant="a", weight=3.0)) == ("b3",)
+
+
+def test_a_tenant_is_over_its_share_only_beside_others() -> None:
+    backlog = Backlog(100, 1000)
+    filled(backlog, "a", 6)
+    assert not backlog.is_over_share(request("a6", tenant="a"))
+    filled(backlog, "b", 3, weight=0.5)
+    filled(backlog, "c", 5)
+    over = {tenant: backlog.is_over_share(request("x", tenant=tenant)) for tenant in "abcd"}
+    assert over == {"a": True, "b": True, "c": False, "d": False}
+
+
+def test_whoever_holds_most_gives_way_whatever_its_share_when_asked_from_above() -> None:
+    backlog = Backlog(100, 1000)
+    filled(backlog, "a", 2, tokens=5)
+    filled(backlog, "b", 3, tokens=5)
+    newest = [entry.request_id for entry in backlog.newest(Need(0, 12), MAX_EVICTIONS)]
+    assert newest == ["b2", "b1", "a1"]
+    assert [entry.request_id for entry in backlog.newest(Need(9, 0), 4)] == ["b2", "b1", "a1", "b0"]
+    assert len(backlog) == 5, "asking changes nothing"
 
 
 def test_tokens_count_as_much_as_requests() -> None:
     backlog = Backlog(100, 100)
     filled(backlog, "a", 2, tokens=45)
     filled(backlog, "b", 10, tokens=1)
-    assert backlog.fits(request("b10", tenant="b", tokens=0))
-    assert not backlog.fits(request("b10", tenant="b", tokens=1))
-    assert backlog.make_room(request("b10", tenant="b", tokens=5)) == ("a1",)
+    assert not backlog.shortage(request("b10", tenant="b", tokens=0))
+    assert backlog.shortage(request("b10", tenant="b", tokens=1)) == Need(0, 1)
+    assert make_room(backlog, request("b10", tenant="b", tokens=5)) == ("a1",)
 
 
 def test_one_arrival_displaces_only_so_many() -> None:
     backlog = Backlog(1000, 100)
     filled(backlog, "a", 100, tokens=1)
-    room = backlog.make_room(request("b0", tenant="b", tokens=MAX_EVICTIONS))
+    room = make_room(backlog, request("b0", tenant="b", tokens=MAX_EVICTIONS))
     assert room == tuple(f"a{99 - number}" for number in range(MAX_EVICTIONS))
-    assert backlog.make_room(request("b0", tenant="b", tokens=MAX_EVICTIONS + 1)) is None
+    assert make_room(backlog, request("b0", tenant="b", tokens=MAX_EVICTIONS + 1)) is None
     backlog.check_integrity()
 
 
 def test_a_giant_may_wait_only_alone() -> None:
     backlog = Backlog(10, 100)
     giant = request("giant", tenant="a", tokens=500)
-    assert backlog.make_room(giant) == ()
+    assert make_room(backlog, giant) == ()
     filled(backlog, "b", 1)
-    assert backlog.make_room(giant) is None
+    assert make_room(backlog, giant) is None
 
 
 WEIGHTS = {"a": 1.0, "b": 1.0, "c": 2.0, "d": 0.5}
@@ -89,7 +118,7 @@ def test_bounds_hold_and_nobody_within_its_share_gives_way(
     held: list[QueuedRequest] = []
     for number, (tenant, tokens, leaves) in enumerate(arrivals):
         entry = request(str(number), tenant=tenant, tokens=tokens, weight=WEIGHTS[tenant])
-        victims = backlog.make_room(entry)
+        victims = make_room(backlog, entry)
         backlog.check_integrity()
         assert len(backlog) == len(held), "asking changes nothing"
         if victims is not None:
@@ -111,5 +140,5 @@ def test_bounds_hold_and_nobody_within_its_share_gives_way(
     for entry in held:
         assert backlog.remove(entry.request_id)
         assert not backlog.remove(entry.request_id)
-    assert (len(backlog), backlog.tokens, backlog.total_weight) == (0, 0, 0.0)
+    assert (len(backlog), backlog.tokens, backlog.total_weight, backlog.cost) == (0, 0, 0.0, 0.0)
     assert all(backlog.tenant_cost(tenant) == 0 for tenant in WEIGHTS)

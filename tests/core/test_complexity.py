@@ -71,7 +71,7 @@ def worst_of_each(size: int, tenants: int) -> dict[str, int]:
         measure("remove", partial(flow.remove, middle))
         measure("settle", partial(flow.settle, f"r{number}", 5.0, float(number)))
         measure("idle", partial(flow.next, 0.0, (0, 0, 0)))
-        measure("predict", partial(flow.predicted_wait_s, new))
+        measure("predict", partial(flow.predicted_wait, new, 0.0))
     return worst
 
 

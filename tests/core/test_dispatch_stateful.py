@@ -27,6 +27,11 @@ def expiry(entry: QueuedRequest) -> float:
     return limit if entry.deadline is None else min(limit, entry.deadline)
 
 
+def highest(entry: QueuedRequest) -> int:
+    """Return the most urgent rank that a request may come to wait in: deadlines move bulk up."""
+    return 1 if entry.rank == 2 and entry.deadline is not None else entry.rank
+
+
 class Lifecycle(RuleBasedStateMachine):
     """G6 and G9, queue side: whatever happens, in whatever order, each request leaves once."""
 
@@ -63,10 +68,14 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(free=st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)))
     def leave(self, free: tuple[int, int, int]) -> None:
         decision = self.flow.next(self.now, free)
-        ready = [one for one in self.waiting.values() if free[one.rank] > 0]
+        ready = [
+            one for one in self.waiting.values() if free[one.rank] > 0 and free[highest(one)] > 0
+        ]
         if isinstance(decision, Dispatch):
             entry = self.waiting.pop(decision.request_id)
-            assert entry in ready
+            served = entry.rank if decision.promoted_to is None else decision.promoted_to
+            assert free[served] > 0
+            assert served in (entry.rank, highest(entry))
             self.sent[entry.request_id] = entry
         elif isinstance(decision, WaitUntil) and decision.at <= self.now:
             assert self.take_expired() > 0
@@ -92,8 +101,8 @@ class Lifecycle(RuleBasedStateMachine):
     def cancel(self, position: int) -> None:
         if self.waiting:
             name = sorted(self.waiting)[position % len(self.waiting)]
-            assert self.flow.remove(name)
-            assert not self.flow.remove(name)
+            assert self.flow.remove(name, self.now)
+            assert not self.flow.remove(name, self.now)
             del self.waiting[name]
 
     @rule(position=st.integers(0, 20), cost=st.floats(0, 100))
@@ -114,9 +123,14 @@ class Lifecycle(RuleBasedStateMachine):
         assert len(self.flow) == len(self.waiting)
         assert self.flow.num_sent == len(self.sent)
         for rank in range(3):
-            own = [one for one in self.waiting.values() if one.rank == rank]
-            assert self.flow.queue_depth(rank) == len(own) <= 6
-            assert self.flow.queued_tokens(rank) == sum(one.tokens for one in own) <= 100
+            own = [one for one in self.waiting.values() if one.rank == highest(one) == rank]
+            visiting = [one for one in self.waiting.values() if one.rank != highest(one)]
+            most = visiting if rank > 0 else []
+            assert len(own) <= self.flow.queue_depth(rank) <= min(6, len(own) + len(most))
+            tokens = sum(one.tokens for one in own)
+            most_tokens = tokens + sum(one.tokens for one in most)
+            assert tokens <= self.flow.queued_tokens(rank) <= min(100, most_tokens)
+        assert sum(self.flow.queue_depth(rank) for rank in range(3)) == len(self.waiting)
 
     def teardown(self) -> None:
         """Let everything end, and look for what is left over."""

@@ -9,25 +9,25 @@ def test_it_is_unknown_at_first() -> None:
     drain = DrainRate()
     assert drain.rate is None
     for number in range(MIN_SAMPLES):
-        drain.settle(10.0, float(number), saturated=True)
+        drain.settle(10.0, 1.0, float(number), saturated=True)
         assert drain.rate is None
-    drain.settle(10.0, float(MIN_SAMPLES), saturated=True)
+    drain.settle(10.0, 1.0, float(MIN_SAMPLES), saturated=True)
     assert drain.rate == pytest.approx(10.0, rel=0.02)
 
 
 def test_idle_time_does_not_count_as_slowness() -> None:
     drain = DrainRate()
     for number in range(10):
-        drain.settle(10.0, number * 0.1, saturated=number < 9)
-    drain.settle(10.0, 3600.0, saturated=True)
-    drain.settle(10.0, 3600.1, saturated=True)
+        drain.settle(10.0, 1.0, number * 0.1, saturated=number < 9)
+    drain.settle(10.0, 1.0, 3600.0, saturated=True)
+    drain.settle(10.0, 1.0, 3600.1, saturated=True)
     assert drain.rate == pytest.approx(100.0, rel=0.02)
 
 
 def test_unsaturated_service_says_nothing() -> None:
     drain = DrainRate()
     for number in range(100):
-        drain.settle(10.0, float(number), saturated=False)
+        drain.settle(10.0, 1.0, float(number), saturated=False)
     assert drain.rate is None
 
 
@@ -35,9 +35,9 @@ def test_it_follows_a_change_of_speed() -> None:
     drain = DrainRate()
     now = 0.0
     for _ in range(1000):
-        drain.settle(10.0, now := now + 0.1, saturated=True)
+        drain.settle(10.0, 1.0, now := now + 0.1, saturated=True)
     for _ in range(int(3 * MEMORY_S)):
-        drain.settle(10.0, now := now + 1.0, saturated=True)
+        drain.settle(10.0, 1.0, now := now + 1.0, saturated=True)
     assert drain.rate == pytest.approx(10.0, rel=0.5)
 
 
@@ -45,5 +45,5 @@ def test_ends_in_one_instant_add_up() -> None:
     drain = DrainRate()
     for second in range(20):
         for _ in range(5):
-            drain.settle(4.0, float(second), saturated=True)
+            drain.settle(4.0, 1.0, float(second), saturated=True)
     assert drain.rate == pytest.approx(20.0, rel=0.1)

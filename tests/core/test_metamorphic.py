@@ -190,7 +190,8 @@ from tests.core.scenario import Arrival, bounded, play, request
 load = [
     Arrival(
         request(
-            f"r{n}", n % 3, f"t{n * 7 % 11}", cost=1.0 + n * 37 % 101, arrival=n * 13 % 50 / 10
+            f"r{n}", n % 3, f"t{n * 7 % 11}", cost=1.0 + n * 37 % 101, arrival=n * 13 % 50 / 10,
+            deadline=6.0 + n % 7 if n % 4 == 2 else None,
         ),
         cancel_at=1.0 + n * 29 % 70 / 10 if n % 5 == 0 else None,
         cost_actual=1.0 + n * 53 % 89,

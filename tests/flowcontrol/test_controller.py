@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.clock import ManualClock
-from headway.core.dispatch import QueuedRequest
+from headway.core.backlog import QueuedRequest
 from headway.core.outcome import Outcome
 from headway.core.tier import DEFAULT_TIERS, Tiers
 from headway.flowcontrol.controller import FlowController, Lease, ShedError
@@ -224,7 +224,7 @@ def test_closing_refuses_the_new_and_shedding_ends_the_rest() -> None:
         bench = Bench(1)
         lease = await bench.acquire("first")
         waiting = [await bench.queue(f"w{index}", index % 3) for index in range(6)]
-        bench.controller.close()
+        bench.controller.close(30.0)
         with pytest.raises(ShedError) as caught:
             await bench.acquire("new")
         assert caught.value.outcome is Outcome.REJECTED_SHUTTING_DOWN

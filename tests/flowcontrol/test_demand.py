@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.dispatch import QueuedRequest
+from headway.core.backlog import QueuedRequest
 from headway.core.replicas import DOWN_S, UP_S
 from headway.core.tier import Tiers
 from headway.flowcontrol.demand import DEADLINE_STEP_S, DemandMeter, ReplicaMeter

@@ -11,7 +11,14 @@ from headway.gateway.exchange import Exchange
 from headway.gateway.token_pace import TokenPace
 from headway.metrics.gateway import GatewayMetrics, Reading
 
-NOTHING = Reading(queue_depth=(0,), queue_tokens=(0,), nodes=(), desired_replicas=1)
+NOTHING = Reading(
+    queue_depth=(0,),
+    queue_tokens=(0,),
+    wait_estimates=(0,),
+    waits_within_p90=(0,),
+    nodes=(),
+    desired_replicas=1,
+)
 
 
 class Stream:

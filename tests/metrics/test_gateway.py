@@ -6,6 +6,8 @@ from headway.metrics.gateway import BoundedLabels, GatewayMetrics, Histogram, No
 READING = Reading(
     queue_depth=(1, 2),
     queue_tokens=(10, 20),
+    wait_estimates=(5, 10),
+    waits_within_p90=(4, 9),
     nodes=(NodeReading(name="n0", up=True, limit=8, inflight=(3, 4)),),
     desired_replicas=2,
 )

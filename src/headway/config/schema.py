@@ -38,6 +38,14 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
         Policy,
         Meta(description="Order of the queue: `qos` by tier, floor and tenant; `fcfs` by arrival."),
     ] = "qos"
+    max_queued_total: Annotated[
+        _Count | None,
+        Meta(description="Most requests queued in all tiers; null: what the tiers allow."),
+    ] = None
+    max_queued_tokens_total: Annotated[
+        _Count | None,
+        Meta(description="Most estimated tokens queued in all tiers; null: what the tiers allow."),
+    ] = None
     max_body_bytes: Annotated[
         _Bytes, Meta(description="Largest request body; beyond it the answer is 413.")
     ] = 4 * 1024 * 1024

@@ -8,7 +8,11 @@ question                                                file                answ
 ======================================================  ==================  =======================
 What is a tier, and which one does a name mean?         ``tier.py``         `Tier`
 What does a request cost?                               ``cost.py``         cost units
-May it join the queue?                                  ``admission.py``    `Admit` or `Shed`
+May it join the queue, and who is shed for it?          ``admission.py``    `Admit` or `Shed`
+Which tenants does an overloaded tier turn away?        ``shedding.py``     whole tenants
+How long will it wait?                                  ``wait.py``         seconds and spread
+How honest were earlier estimates?                      ``calibration.py``  p50 and p90
+When does work with a deadline move up a tier?          ``promotion.py``    time of the next look
 Who holds how much of a queue, and who makes room?      ``backlog.py``      request ids
 How fast does the backlog drain?                        ``drain.py``        cost per second
 Which tier is owed?                                     ``floors.py``       ranks
@@ -16,6 +20,7 @@ Which flow goes next?                                   ``fairness.py``     requ
 How much service has each tenant had?                   ``service.py``      tag
 Which request of that flow?                             ``ordering.py``     sort key
 What waits in one tier, in which order does it leave?   ``lane.py``         `QueuedRequest`
+Who waits at the gateway, and until when?               ``waiting.py``      `QueuedRequest`
 Does anything leave now, and if not, when?              ``dispatch.py``     `Dispatch`, `WaitUntil`
                                                                             or `Idle`
 How much may be in flight at one node?                  ``limits.py``       requests

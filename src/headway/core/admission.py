@@ -1,13 +1,24 @@
-"""May it join the queue?
+"""May it join the queue, and who is shed for it?
 
-In this order: it would miss its time limit anyway (doomed) → shed; there is room → admit; somebody
-holds more than a fair share of the full queue → admit, and evict that tenant's newest; else → shed.
+The shed order. Whoever stands further down is shed only when nobody further up could give the room:
+
+1. *doomed*: what its tier's time limit would end before it is served, whoever it is;
+2. *lower tiers*, the least urgent first, while the gateway as a whole is full: the newest request
+   of the tenant with the largest share. So bulk goes first, and nothing goes for the sake of bulk;
+3. *over-share tenants* of the own tier, when that tier or the gateway is full: their newest;
+4. *by level*: in an overloaded tier, what tenants send who hold their share of it (`shedding.py`);
+5. the arrival itself. For critical that means: its own bound is full, or nothing else waits.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
 
-from headway.core.backlog import Backlog, QueuedRequest
+from headway.core.backlog import MAX_EVICTIONS, Backlog, QueuedRequest
+from headway.core.need import NOTHING, Need
 from headway.core.outcome import Outcome
+from headway.core.wait import WaitEstimate
 
 MIN_RETRY_AFTER_S = 1.0
 MAX_RETRY_AFTER_S = 120.0
@@ -16,12 +27,21 @@ UNKNOWN_RETRY_AFTER_S = 5.0
 """While no drain rate has been measured: neither at once nor never."""
 
 
+class ShedReason(StrEnum):
+    """Why an arrival does not join the queue."""
+
+    DOOMED = "it would wait longer than its time limit"
+    LEVEL = "its tier is overloaded and its tenant holds a full share of the queue"
+    FULL = "the queue is full and nobody less entitled gives way"
+
+
 @dataclass(frozen=True, slots=True)
 class Admit:
     """It joins the queue. Each of `evicted` has left it: end those as EVICTED_SATURATED."""
 
     evicted: tuple[str, ...] = ()
-    evicted_retry_after_s: float = MIN_RETRY_AFTER_S
+    wait: WaitEstimate | None = None
+    """How long it will wait, as was known at its arrival; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,59 +50,81 @@ class Shed:
 
     outcome: Outcome
     retry_after_s: float
+    reason: ShedReason
 
 
-def predict_wait_s(
-    ahead_cost: float, above_cost: float, floor: float, rate: float | None
-) -> float | None:
-    """Return the predicted seconds in the queue, or None while `rate` (cost/s) is unknown.
+class Arrival(NamedTuple):
+    """A request at the door, and what it meets there."""
 
-    Strict priority: the more urgent tiers' backlog (`above_cost`) and what is ahead in the own tier
-    have to be served; but the own tier's floor alone serves what is ahead there, too.
-    """
-    if rate is None or rate <= 0:
-        return None
-    wait_s = (above_cost + ahead_cost) / rate
-    return wait_s if floor <= 0 else min(wait_s, ahead_cost / floor / rate)
-
-
-def cost_ahead(entry: QueuedRequest, backlog: Backlog, queued_cost: float) -> float:
-    """Return the cost served before `entry` in its tier, at most; O(1).
-
-    Its own tenant's backlog is served at the tenant's share of the tier, and never more than all
-    that waits in the tier is ahead.
-    """
-    if backlog.tenant_cost(entry.tenant) <= 0:
-        return 0.0
-    own_share = entry.weight / backlog.total_weight
-    return min(queued_cost, backlog.tenant_cost(entry.tenant) / own_share)
+    entry: QueuedRequest
+    wait: WaitEstimate | None
+    """None: unknown."""
+    expires_at: float | None
+    """When it would leave the queue unserved."""
+    time_limited: bool
+    """Whether its tier limits the time in the queue; one without is never called doomed."""
+    over_level: bool
+    """Whether its tier turns its tenant away at present."""
+    own: Backlog
+    below: Sequence[Backlog] = ()
+    """The less urgent tiers, the least urgent first."""
+    excess: Need = NOTHING
+    """What has to leave so that the gateway as a whole can hold it."""
 
 
-def retry_after_s(wait_s: float | None) -> float:
-    """Return when to try again: the predicted wait, from 1 to 120 s."""
-    if wait_s is None:
+def retry_after_s(wait: WaitEstimate | None) -> float:
+    """Return when to try again: the p90 of the wait, from 1 to 120 s; the shell adds jitter."""
+    if wait is None:
         return UNKNOWN_RETRY_AFTER_S
-    return min(max(wait_s, MIN_RETRY_AFTER_S), MAX_RETRY_AFTER_S)
+    return min(max(wait.p90_s, MIN_RETRY_AFTER_S), MAX_RETRY_AFTER_S)
 
 
-def admit(
-    entry: QueuedRequest,
-    backlog: Backlog,
-    wait_s: float | None,
-    expires_at: float | None,
-    now: float,
-) -> Admit | Shed:
-    """Decide, changing nothing. `expires_at`: when `entry` would leave the queue unserved.
+def admit(arrival: Arrival, now: float) -> Admit | Shed:
+    """Decide by the shed order, changing nothing.
 
-    1. Shed when `expires_at` has passed, or would before the predicted wait is over.
-    2. Admit without eviction exactly when the bounds have room.
-    3. Evicted are only requests of tenants whose share exceeds the arrival's tenant's, it included.
-    4. `retry_after_s` is within [1, 120] and does not fall when the backlog ahead grows.
+    1. Shed as doomed when its time limit has passed, or half of such requests would miss it.
+    2. Admit without eviction exactly when the bounds have room and no level forbids it.
+    3. Evicted are only requests of less urgent tiers, or of tenants of the own tier whose share
+       exceeds the arrival's tenant's, it included.
     """
-    retry_s = retry_after_s(wait_s)
-    if expires_at is not None and now + (0.0 if wait_s is None else wait_s) >= expires_at:
-        return Shed(Outcome.REJECTED_SATURATED, retry_s)
-    evicted = backlog.make_room(entry)
+    if _is_doomed(arrival, now):
+        return _shed(arrival, ShedReason.DOOMED)
+    evicted = find_room(arrival)
     if evicted is None:
-        return Shed(Outcome.REJECTED_SATURATED, retry_s)
-    return Admit(evicted, retry_s)
+        return _shed(arrival, ShedReason.FULL)
+    if arrival.over_level:
+        return _shed(arrival, ShedReason.LEVEL)
+    return Admit(tuple(entry.request_id for entry in evicted), arrival.wait)
+
+
+def find_room(arrival: Arrival) -> list[QueuedRequest] | None:
+    """Return whom to evict, in this order, so that all bounds have room; None: nobody gives it."""
+    entry, own = arrival.entry, arrival.own
+    needed = own.shortage(entry)
+    if not needed and not arrival.excess:
+        return []
+    from_own = own.give_way(entry, needed, MAX_EVICTIONS)
+    from_below: list[QueuedRequest] = []
+    for backlog in arrival.below:
+        most = MAX_EVICTIONS - len(from_own) - len(from_below)
+        from_below += backlog.newest(_without(arrival.excess, from_own, from_below), most)
+    if _without(arrival.excess, from_own, from_below):
+        needed = needed.or_more(_without(arrival.excess, from_below))
+        from_own = own.give_way(entry, needed, MAX_EVICTIONS - len(from_below))
+    return None if _without(needed, from_own) else [*from_below, *from_own]
+
+
+def _without(need: Need, *leaving: list[QueuedRequest]) -> Need:
+    return need.less(entry.tokens for entries in leaving for entry in entries)
+
+
+def _is_doomed(arrival: Arrival, now: float) -> bool:
+    if arrival.expires_at is None:
+        return False
+    known = arrival.time_limited and arrival.wait is not None
+    wait_s = arrival.wait.p50_s if known and arrival.wait is not None else 0.0
+    return now + wait_s >= arrival.expires_at
+
+
+def _shed(arrival: Arrival, reason: ShedReason) -> Shed:
+    return Shed(Outcome.REJECTED_SATURATED, retry_after_s(arrival.wait), reason)

@@ -7,6 +7,7 @@ its weight (dominant share). Room is made by the newest requests of the tenant w
 from dataclasses import dataclass, field
 
 from headway.core.heap import IndexedHeap
+from headway.core.need import Need
 
 MAX_EVICTIONS = 8
 """Most requests that one arrival may displace, so that refusing stays cheap."""
@@ -28,6 +29,10 @@ class QueuedRequest:
     deadline: float | None = None
     """When the answer stops being wanted; None: never."""
     prompt_tokens: int = 0
+    highest_rank: int = 0
+    """The most urgent rank that its caller may use; it is never promoted above that."""
+    promoted: bool = False
+    """Whether it waits one tier above its own; set by the dispatcher."""
 
 
 @dataclass(slots=True)
@@ -43,9 +48,9 @@ class Backlog:
 
     def __init__(self, max_requests: int, max_tokens: int) -> None:
         self.tokens = 0
+        self.cost = 0.0
         self.total_weight = 0.0
-        self._max_requests = max_requests
-        self._max_tokens = max_tokens
+        self._bounds = Need(max_requests, max_tokens)
         self._entries: dict[str, tuple[QueuedRequest, int]] = {}
         self._holdings: dict[str, _Holding] = {}
         self._by_share: IndexedHeap[str] = IndexedHeap()  # the largest share first
@@ -75,6 +80,8 @@ class Backlog:
         holding.cost -= entry.cost
         holding.tokens -= entry.tokens
         self.tokens -= entry.tokens
+        # Sums of floats do not cancel exactly; an empty sum is exactly 0.
+        self.cost = self.cost - entry.cost if self._entries else 0.0
         if holding.newest:
             self._place(entry.tenant)
         else:
@@ -83,33 +90,47 @@ class Backlog:
             self.total_weight = self.total_weight - holding.weight if self._holdings else 0.0
         return True
 
-    def fits(self, entry: QueuedRequest) -> bool:
-        """Return whether the bounds have room. One that exceeds them alone may wait alone."""
-        if not self._entries:
-            return True
-        within_tokens = self.tokens + entry.tokens <= self._max_tokens
-        return within_tokens and len(self) < self._max_requests
+    def shortage(self, entry: QueuedRequest) -> Need:
+        """Return what has to leave so that the bounds have room for `entry`."""
+        return Need(len(self), self.tokens).beyond(self._bounds, entry.tokens)
 
-    def make_room(self, entry: QueuedRequest) -> tuple[str, ...] | None:
-        """Return whom to evict so that `entry` fits: nobody, or the newest of over-share tenants.
+    def is_over_share(self, entry: QueuedRequest) -> bool:
+        """Return whether the tenant of `entry` holds its share, by cost, of what several hold."""
+        holding = self._holdings.get(entry.tenant)
+        if holding is None or len(self._holdings) < 2:
+            return False
+        return holding.cost / holding.weight >= self.cost / self.total_weight
 
-        Only tenants with a larger share than the arrival's tenant would have with it give way.
-        None: they do not give enough room, and the arrival is the one to refuse.
+    def give_way(self, entry: QueuedRequest, need: Need, most: int) -> list[QueuedRequest]:
+        """Return whom to evict for `entry`: the newest of tenants with a larger share than its own.
+
+        That is its tenant's share with it. They may be too few.
         """
         own_share = self._share(self._holdings.get(entry.tenant), entry)
+        return self.newest(need, most, own_share, entry.tenant)
+
+    def newest(
+        self, need: Need, most: int, above_share: float = -1.0, spare: str | None = None
+    ) -> list[QueuedRequest]:
+        """Return at most `most` requests to evict for `need`, changing nothing; maybe too few.
+
+        They are the newest of whoever holds the largest share at that point, while it is above
+        `above_share`. `spare` is a tenant that does not give way.
+        """
         taken: list[tuple[QueuedRequest, int]] = []
-        while not self.fits(entry) and len(taken) < MAX_EVICTIONS:
+        left = need
+        while left and len(taken) < most:
             first = self._by_share.peek()
-            if first is None or first[2] == entry.tenant or -first[0] <= own_share:
+            if first is None or first[2] == spare or -first[0] <= above_share:
                 break
             newest = self._holdings[first[2]].newest.peek()
             assert newest is not None, "a tenant without requests is kept"
             taken.append(self._entries[newest[2]])
+            left = left.less([taken[-1][0].tokens])
             self.remove(newest[2])
-        enough = self.fits(entry)
         for victim, sequence in reversed(taken):
             self._add(victim, sequence)
-        return tuple(victim.request_id for victim, _ in taken) if enough else None
+        return [victim for victim, _ in taken]
 
     def _add(self, entry: QueuedRequest, sequence: int) -> None:
         self._entries[entry.request_id] = (entry, sequence)
@@ -120,6 +141,7 @@ class Backlog:
         holding.tokens += entry.tokens
         holding.newest.push(entry.request_id, -sequence, -sequence)
         self.tokens += entry.tokens
+        self.cost += entry.cost
         self._place(entry.tenant)
 
     def _share(self, holding: _Holding | None, extra: QueuedRequest | None = None) -> float:
@@ -128,7 +150,7 @@ class Backlog:
             requests, tokens, weight = len(holding.newest), holding.tokens, holding.weight
         if extra is not None:
             requests, tokens, weight = requests + 1, tokens + extra.tokens, extra.weight
-        return max(requests / self._max_requests, tokens / self._max_tokens) / weight
+        return max(requests / self._bounds.requests, tokens / self._bounds.tokens) / weight
 
     def _place(self, tenant: str) -> None:
         holding = self._holdings[tenant]

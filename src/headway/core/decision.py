@@ -11,13 +11,15 @@ class Dispatch:
     """Send this request now."""
 
     request_id: str
+    promoted_to: int | None = None
+    """The rank whose credit it takes, when it is not its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitUntil:
-    """Nothing leaves before `at`, when a request expires: call `expired` then.
+    """Nothing leaves before `at`, when a request expires or may move up a tier.
 
-    Ask again earlier on an arrival, a finish or a change of credits.
+    Call `expired` then, and ask again; earlier on an arrival, a finish or a change of credits.
     """
 
     at: float

@@ -7,28 +7,17 @@ first served is the same code with one lane of one flow.
 from collections.abc import Sequence
 from typing import Literal
 
-from headway.core.admission import Admit, Shed
+from headway.core.admission import Admit, Shed, admit
 from headway.core.backlog import QueuedRequest
 from headway.core.cost import Prices
 from headway.core.decision import Decision, Dispatch, Idle, WaitUntil
-from headway.core.drain import DrainRate
 from headway.core.floors import FloorLedger
-from headway.core.heap import IndexedHeap
+from headway.core.forecast import Forecaster
 from headway.core.lane import Lane, Sent, merged_tier
+from headway.core.promotion import target_rank
 from headway.core.tier import Tiers
-
-__all__ = [
-    "Admit",
-    "Credits",
-    "Decision",
-    "Dispatch",
-    "Dispatcher",
-    "Idle",
-    "Policy",
-    "QueuedRequest",
-    "Shed",
-    "WaitUntil",
-]
+from headway.core.wait import WaitEstimate
+from headway.core.waiting import TotalBounds, Waiting
 
 Credits = Sequence[int]
 """For each rank, how many more requests may be sent now."""
@@ -42,24 +31,28 @@ class Dispatcher:
     What it was predicted to cost counts until `settle` replaces it. Every call costs O(log n).
     """
 
-    def __init__(self, tiers: Tiers, prices: Prices, *, policy: Policy = "qos") -> None:
-        self._fcfs = policy == "fcfs"
-        if self._fcfs:
-            self._lanes = [Lane(merged_tier(tiers), single_flow=True)]
+    def __init__(
+        self,
+        tiers: Tiers,
+        prices: Prices,
+        *,
+        policy: Policy = "qos",
+        bounds: TotalBounds | None = None,
+    ) -> None:
+        if policy == "fcfs":
+            lanes = [Lane(merged_tier(tiers), single_flow=True)]
         else:
-            self._lanes = [Lane(tier) for tier in tiers.all]
+            lanes = [Lane(tier) for tier in tiers.all]
+        self._waiting = Waiting(lanes, len(tiers), TotalBounds() if bounds is None else bounds)
         # The price of one token: a tier is owed as soon as its deficit covers its next request.
-        self._floors = FloorLedger([lane.tier.floor for lane in self._lanes], prices.prefill)
-        self._depths = [0] * len(tiers)
-        self._queued: dict[str, QueuedRequest] = {}
+        self._floors = FloorLedger([lane.tier.floor for lane in lanes], prices.prefill)
         self._sent: dict[str, Sent] = {}
-        self._expiry: IndexedHeap[str] = IndexedHeap()
-        self._drain = DrainRate()
-        self._sequence = 0
+        self._forecast = Forecaster(self._waiting, len(tiers))
+        self.wait_counts = self._forecast.counts
 
     def __len__(self) -> int:
         """Return how many requests wait."""
-        return len(self._queued)
+        return len(self._waiting)
 
     @property
     def num_sent(self) -> int:
@@ -69,77 +62,79 @@ class Dispatcher:
     @property
     def drain_rate(self) -> float | None:
         """Measured cost per second under saturation; None while unknown."""
-        return self._drain.rate
+        return self._forecast.rate
 
     def queue_depth(self, rank: int) -> int:
-        """Return how many requests of that rank wait."""
-        return self._depths[rank]
+        """Return how many requests of that rank wait; promoted ones count where they wait now."""
+        return self._waiting.depth(rank)
 
     def queued_tokens(self, rank: int) -> int:
         """Return the predicted tokens waiting in the tier; under fcfs, in all tiers."""
-        return self._lanes[0 if self._fcfs else rank].queued_tokens
+        lanes = self._waiting.lanes
+        return lanes[rank if len(lanes) > 1 else 0].backlog.tokens
 
-    def predicted_wait_s(self, entry: QueuedRequest) -> float | None:
-        """Return how long `entry` would wait if it arrived now, in seconds; None while unknown."""
-        return self._lane(entry).predicted_wait_s(entry, self._cost_above(entry), self._drain.rate)
+    def predicted_wait(self, entry: QueuedRequest, now: float) -> WaitEstimate | None:
+        """Return how long `entry` would wait if it arrived now; None while unknown."""
+        return self._forecast.wait(entry, now)[1]
 
     def enqueue(self, entry: QueuedRequest, now: float) -> Admit | Shed:
         """Queue a request, or say why not. Raises ValueError for an id that waits or was sent."""
-        if entry.request_id in self._queued or entry.request_id in self._sent:
+        if entry.request_id in self._waiting or entry.request_id in self._sent:
             raise ValueError(f"{entry.request_id} is here already")
-        lane = self._lane(entry)
-        decision = lane.admit(entry, now, self._cost_above(entry), self._drain.rate)
+        told = self._forecast.wait(entry, now)
+        arrival = self._waiting.arrival(entry, told[1], now)
+        decision = admit(arrival, now)
         if isinstance(decision, Shed):
             return decision
-        for request_id in decision.evicted:
-            self.remove(request_id)
-        lane.join(entry)
-        expires_at = lane.expires_at(entry)
-        if expires_at is not None:
-            self._sequence += 1
-            self._expiry.push(entry.request_id, expires_at, self._sequence)
-        self._queued[entry.request_id] = entry
-        self._depths[entry.rank] += 1
-        return decision
+        evicted = tuple(
+            gone for gone in decision.evicted if arrival.excess or not self._return(gone, now)
+        )
+        for request_id in evicted:
+            self.remove(request_id, now)
+        self._forecast.arrived(entry, told, now)
+        self._waiting.join(entry)
+        return Admit(evicted, decision.wait)
 
     def next(self, now: float, free: Credits) -> Decision:
         """Return what leaves now; a dispatched request counts as sent from here on.
 
         1. `WaitUntil` with the next expiry when that has come (`expired(now)` goes first), or
-           when nothing may leave.
+           with the next time to ask when nothing may leave.
         2. Otherwise `Dispatch` whenever a tier has both a request and a credit. It names the first
            request of the most urgent such tier, or of one whose floor owes it that request.
-        3. `Idle` when nothing may leave and nothing that waits can expire.
+        3. `Idle` when nothing may leave and nothing that waits can expire or move up.
         """
-        upcoming = self._expiry.peek()
-        if upcoming is not None and upcoming[0] <= now:
-            return WaitUntil(upcoming[0])
-        rank = self._next_rank(free)
-        if rank is None:
-            return Idle() if upcoming is None else WaitUntil(upcoming[0])
-        entry = self._lanes[rank].send()
-        self._forget(entry)
-        claim = self._floors.deficit(rank)
-        self._account(rank, entry.cost, [credit <= 0 for credit in free])
-        self._sent[entry.request_id] = Sent(entry, claim - self._floors.deficit(rank))
-        return Dispatch(entry.request_id)
+        self._forecast.free = free
+        expiry = self._waiting.next_expiry()
+        if expiry is not None and expiry[0] <= now:
+            return WaitUntil(expiry[0])
+        self._promote(now)
+        index = self._next_lane(free)
+        if index is None:
+            at = self._waiting.next_change()
+            return Idle() if at is None else WaitUntil(at)
+        entry = self._waiting.send(index, now)
+        self._forecast.served(entry.request_id, now)
+        claim = self._floors.deficit(index)
+        self._account(index, entry.cost, [credit <= 0 for credit in free])
+        self._sent[entry.request_id] = Sent(entry, claim - self._floors.deficit(index), now)
+        return Dispatch(entry.request_id, entry.rank if entry.promoted else None)
 
     def expired(self, now: float) -> list[str]:
         """Take out and return the requests whose time limit has passed, earliest first."""
         gone: list[str] = []
-        while (upcoming := self._expiry.peek()) and upcoming[0] <= now:
-            self.remove(upcoming[2])
-            gone.append(upcoming[2])
+        while (upcoming := self._waiting.next_expiry()) and upcoming[0] <= now:
+            self.remove(upcoming[1], now)
+            gone.append(upcoming[1])
         return gone
 
-    def remove(self, request_id: str) -> bool:
-        """Take a request out of the queue, at no cost; return whether it waited."""
-        entry = self._queued.get(request_id)
-        if entry is None:
-            return False
-        self._lane(entry).leave(request_id)
-        self._forget(entry)
-        return True
+    def remove(self, request_id: str, now: float = float("-inf")) -> bool:
+        """Take a request out of the queue, at no cost; return whether it waited.
+
+        With `now`, a wait that was longer than its estimate counts as such.
+        """
+        self._forecast.left(request_id, now)
+        return self._waiting.remove(request_id)
 
     def settle(self, request_id: str, cost_actual: float, now: float) -> bool:
         """Replace a sent request's prediction by its actual cost; return whether it was sent.
@@ -149,52 +144,57 @@ class Dispatcher:
         sent = self._sent.pop(request_id, None)
         if sent is None:
             return False
-        entry, rank = sent.entry, self._rank(sent.entry)
-        self._lane(entry).settle(entry, cost_actual)
-        over = entry.cost - cost_actual
+        index = self._waiting.index(sent.entry)
+        self._waiting.lanes[index].settle(sent.entry, cost_actual)
+        over = sent.entry.cost - cost_actual
         if over <= 0:
-            self._account(rank, -over, ())
+            self._account(index, -over, ())
         else:
-            self._floors.refund(rank, over, cost_actual, sent.paid, self._backlogged())
-        self._drain.settle(cost_actual, now, saturated=bool(self._queued))
+            backlogged = self._waiting.backlogged()
+            self._floors.refund(index, over, cost_actual, sent.paid, backlogged)
+        self._forecast.settled(cost_actual, now - sent.at, now)
         return True
 
-    def _rank(self, entry: QueuedRequest) -> int:
-        return 0 if self._fcfs else entry.rank
+    def not_served_within(self, seconds: float) -> list[str]:
+        """Return what waits beyond what `seconds` suffice for, least urgent last. Linear."""
+        rate = self.drain_rate
+        return [] if rate is None else self._waiting.beyond(seconds * rate)
 
-    def _lane(self, entry: QueuedRequest) -> Lane:
-        return self._lanes[self._rank(entry)]
+    def _promote(self, now: float) -> None:
+        promotions = self._waiting.promotions
+        while look := promotions.due(now):
+            request_id, plan = look
+            entry = self._waiting[request_id]
+            rank = target_rank(entry)
+            laxity_s = self._forecast.laxity_s(entry, plan, now)
+            is_late = rank is not None and laxity_s <= plan.margin_s
+            if is_late and rank is not None and self._waiting.move(request_id, rank, now):
+                self._forecast.moved(entry, rank, now)
+            else:
+                promotions.put_off(request_id, laxity_s, now)
 
-    def _cost_above(self, entry: QueuedRequest) -> float:
-        return sum(lane.queued_cost for lane in self._lanes[: self._rank(entry)])
+    def _return(self, request_id: str, now: float) -> bool:
+        """Let a promoted request give way by going back to its tier; return whether it could."""
+        entry = self._waiting[request_id]
+        return entry.promoted and self._waiting.move(request_id, entry.rank + 1, now)
 
-    def _next_rank(self, free: Credits) -> int | None:
-        ready = [len(lane) > 0 and free[rank] > 0 for rank, lane in enumerate(self._lanes)]
-        for rank in self._floors.owed():
-            head = self._lanes[rank].head()
+    def _next_lane(self, free: Credits) -> int | None:
+        lanes = self._waiting.lanes
+        ready = [len(lane) > 0 and free[index] > 0 for index, lane in enumerate(lanes)]
+        for index in self._floors.owed():
+            head = lanes[index].head()
             # A floor saves up for its next request, however large, and so is never overdrawn.
-            if ready[rank] and head and self._floors.deficit(rank) >= head.cost:
-                return rank
+            if ready[index] and head and self._floors.deficit(index) >= head.cost:
+                return index
         return ready.index(True) if any(ready) else None
 
-    def _forget(self, entry: QueuedRequest) -> None:
-        del self._queued[entry.request_id]
-        self._expiry.remove(entry.request_id)
-        self._depths[entry.rank] -= 1
-
-    def _account(self, rank: int, cost: float, blocked: Sequence[bool]) -> None:
-        served = [0.0] * len(self._lanes)
-        served[rank] = cost
-        self._floors.settle(served, self._backlogged(), blocked)
-
-    def _backlogged(self) -> list[bool]:
-        return [len(lane) > 0 for lane in self._lanes]
+    def _account(self, index: int, cost: float, blocked: Sequence[bool]) -> None:
+        served = [0.0] * len(self._waiting.lanes)
+        served[index] = cost
+        self._floors.settle(served, self._waiting.backlogged(), blocked)
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""
-        assert sum(self._depths) == len(self._queued), "the depths do not add up"
-        assert sum(len(lane) for lane in self._lanes) == len(self._queued), "one is lost"
-        assert not self._queued.keys() & self._sent.keys(), "a request waits and was sent"
-        assert len(self._expiry) <= len(self._queued), "an expired request is left over"
-        for lane in self._lanes:
-            lane.check_integrity()
+        self._waiting.check_integrity()
+        assert not any(request_id in self._waiting for request_id in self._sent), "waits, yet sent"
+        assert len(self._forecast) <= len(self), "an estimate is left over"

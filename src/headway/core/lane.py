@@ -5,12 +5,13 @@ request (`ordering.py`). First come, first served is one lane whose requests are
 and equally urgent, so that arrival decides.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from headway.core.admission import Admit, Shed, admit, cost_ahead, predict_wait_s
 from headway.core.backlog import Backlog, QueuedRequest
 from headway.core.fairness import FairQueue
 from headway.core.ordering import order_key
+from headway.core.shedding import Level
 from headway.core.tier import Tier, Tiers
 
 
@@ -21,6 +22,8 @@ class Sent:
     entry: QueuedRequest
     paid: float
     """How much of its tier's claim to a floor the dispatch paid off."""
+    at: float
+    """When it was dispatched."""
 
 
 class Lane:
@@ -28,24 +31,20 @@ class Lane:
 
     def __init__(self, tier: Tier, *, single_flow: bool = False) -> None:
         self.tier = tier
+        self.backlog = Backlog(tier.max_queued, tier.max_queued_tokens)
+        self.served = 0.0
+        """Predicted cost of all that ever left for a node."""
         self._single_flow = single_flow
         self._queue = FairQueue()
-        self._backlog = Backlog(tier.max_queued, tier.max_queued_tokens)
         self._entries: dict[str, QueuedRequest] = {}
+        # The most urgent tier is refused by its bounds alone, and one without limits can wait.
+        limited = tier.rank > 0 and tier.queue_timeout_s is not None
+        target_s = tier.target.ttft_s if limited else None
+        self._level = None if target_s is None else Level(target_s)
 
     def __len__(self) -> int:
         """Return how many requests wait."""
         return len(self._entries)
-
-    @property
-    def queued_cost(self) -> float:
-        """Predicted cost of all that waits."""
-        return self._queue.queued_cost
-
-    @property
-    def queued_tokens(self) -> int:
-        """Predicted tokens of all that waits."""
-        return self._backlog.tokens
 
     def expires_at(self, entry: QueuedRequest) -> float | None:
         """Return when `entry` leaves the queue unserved: its deadline or the tier's time limit."""
@@ -55,34 +54,41 @@ class Lane:
         limit = entry.arrival + timeout_s
         return limit if deadline is None else min(limit, deadline)
 
-    def predicted_wait_s(
-        self, entry: QueuedRequest, above_cost: float, rate: float | None
-    ) -> float | None:
-        """Return how long `entry` would wait, in seconds; None while `rate` (cost/s) is unknown."""
-        ahead = cost_ahead(self._flow(entry), self._backlog, self._queue.queued_cost)
-        return predict_wait_s(ahead, above_cost, self.tier.floor, rate)
+    def cost_ahead(self, entry: QueuedRequest) -> float:
+        """Return the cost served before `entry` in this tier if it arrived now, at most; O(1).
 
-    def admit(
-        self, entry: QueuedRequest, now: float, above_cost: float, rate: float | None
-    ) -> Admit | Shed:
-        """Decide whether `entry` may join; changes nothing."""
-        wait_s = self.predicted_wait_s(entry, above_cost, rate)
-        return admit(self._flow(entry), self._backlog, wait_s, self.expires_at(entry), now)
+        Its own tenant's backlog is served at the tenant's share of the tier, and never more than
+        all that waits in the tier is ahead.
+        """
+        flow = self.flow(entry)
+        own_cost = self.backlog.tenant_cost(flow.tenant)
+        if own_cost <= 0:
+            return 0.0
+        return min(self.backlog.cost, own_cost * self.backlog.total_weight / flow.weight)
+
+    def is_over_level(self, entry: QueuedRequest, now: float) -> bool:
+        """Return whether the tier, being overloaded, turns the tenant of `entry` away."""
+        if self._level is None:
+            return False
+        if not self._entries:
+            self._level.lull(now)
+        flow = self.flow(entry)
+        return self.backlog.is_over_share(flow) and self._level.turns_away(flow.tenant, now)
 
     def join(self, entry: QueuedRequest) -> None:
         """Queue an admitted request."""
-        flow = self._flow(entry)
+        flow = self.flow(entry)
         key = 0.0 if self._single_flow else self._key(entry)
         self._queue.push(
             entry.request_id, flow.tenant, weight=flow.weight, cost=entry.cost, key=key
         )
-        self._backlog.add(flow)
+        self.backlog.add(flow)
         self._entries[entry.request_id] = entry
 
     def leave(self, request_id: str) -> None:
         """Take a request out of the queue, at no cost."""
         self._queue.remove(request_id)
-        self._backlog.remove(request_id)
+        self.backlog.remove(request_id)
         del self._entries[request_id]
 
     def head(self) -> QueuedRequest | None:
@@ -90,7 +96,11 @@ class Lane:
         request_id = self._queue.peek()
         return None if request_id is None else self._entries[request_id]
 
-    def send(self) -> QueuedRequest:
+    def in_order(self) -> Iterator[QueuedRequest]:
+        """Yield what waits in the order of leaving; the lane must not change meanwhile."""
+        return (self._entries[request_id] for request_id in self._queue.in_order())
+
+    def send(self, now: float) -> QueuedRequest:
         """Take out the request that leaves next; its prediction counts until `settle`.
 
         Raises LookupError when nothing waits.
@@ -98,15 +108,20 @@ class Lane:
         request_id = self._queue.send()
         if request_id is None:
             raise LookupError(f"nothing waits in tier {self.tier.name}")
-        self._backlog.remove(request_id)
-        return self._entries.pop(request_id)
+        entry = self._entries.pop(request_id)
+        self.backlog.remove(request_id)
+        self.served += entry.cost
+        if self._level is not None:
+            self._level.waited(now - entry.arrival, now)
+        return entry
 
     def settle(self, entry: QueuedRequest, cost_actual: float) -> None:
         """Replace the prediction of a sent request by its actual cost."""
-        flow = self._flow(entry)
+        flow = self.flow(entry)
         self._queue.settle(entry.request_id, flow.tenant, cost_actual, flow.weight)
 
-    def _flow(self, entry: QueuedRequest) -> QueuedRequest:
+    def flow(self, entry: QueuedRequest) -> QueuedRequest:
+        """Return `entry` as this lane sees it: of one tenant if tenants mean nothing here."""
         return replace(entry, tenant="", weight=1.0) if self._single_flow else entry
 
     def _key(self, entry: QueuedRequest) -> float:
@@ -119,9 +134,9 @@ class Lane:
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""
-        assert len(self._queue) == len(self._backlog) == len(self._entries), "one is lost"
+        assert len(self._queue) == len(self.backlog) == len(self._entries), "one is lost"
         self._queue.check_integrity()
-        self._backlog.check_integrity()
+        self.backlog.check_integrity()
 
 
 def merged_tier(tiers: Tiers) -> Tier:

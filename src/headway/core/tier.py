@@ -53,7 +53,12 @@ class Tier:
     @property
     def priority(self) -> int:
         """The `priority` that vLLM nodes understand: lower is sooner, 0 is the ordinary tier."""
-        return self.rank - 1
+        return node_priority(self.rank)
+
+
+def node_priority(rank: int) -> int:
+    """Return the `priority` of a rank as vLLM nodes understand it."""
+    return rank - 1
 
 
 DEFAULT_TIERS = (

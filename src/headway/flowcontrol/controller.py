@@ -10,50 +10,58 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from headway.clock import Clock
-from headway.core.admission import UNKNOWN_RETRY_AFTER_S, retry_after_s
+from headway.core.admission import UNKNOWN_RETRY_AFTER_S, Shed, ShedReason, retry_after_s
+from headway.core.backlog import QueuedRequest
 from headway.core.cost import Prices
-from headway.core.dispatch import (
-    Dispatch,
-    Dispatcher,
-    Policy,
-    QueuedRequest,
-    Shed,
-    WaitUntil,
-)
+from headway.core.decision import Dispatch, WaitUntil
+from headway.core.dispatch import Dispatcher, Policy
 from headway.core.outcome import Outcome
 from headway.core.tier import Tiers
+from headway.core.wait import WaitEstimate
+from headway.core.waiting import TotalBounds
 from headway.errors import HeadwayError
 from headway.flowcontrol.demand import DemandMeter, ReplicaMeter
 from headway.flowcontrol.nodes import Node, NodePool, NodeState
+
+NO_NODE_RETRY_AFTER_S = 0.5
+"""While no node is well: a node that comes back is probed well within a second."""
 
 
 class ShedError(HeadwayError):
     """The request was not served; `retry_after_s` is the predicted wait in seconds."""
 
-    def __init__(self, outcome: Outcome, retry_after_s: float) -> None:
+    def __init__(
+        self, outcome: Outcome, retry_after_s: float, reason: ShedReason | None = None
+    ) -> None:
         super().__init__(outcome.value)
         self.outcome = outcome
         self.retry_after_s = retry_after_s
+        self.reason = reason
+        """Why it did not join the queue, if it was the queue that refused it."""
 
 
 class Lease:
     """A place at a node. Its holder calls `release` once the node is done with the request."""
 
     def __init__(
-        self, controller: "FlowController", request: QueuedRequest, node: Node, queue_s: float
+        self, controller: "FlowController", waiter: "_Waiter", rank: int, node: Node, queue_s: float
     ) -> None:
         self.node = node
+        self.rank = rank
+        """The tier in which the node has a place for it; promoted work has one above its own."""
         self.queue_s = queue_s
         """How long the request waited, in seconds."""
+        self.wait = waiter.wait
+        """How long that was predicted to be at its arrival; None: unknown."""
         self._controller = controller
-        self._request = request
+        self._request_id = waiter.request.request_id
         self._released = False
 
     def release(self, cost: float) -> None:
         """Give the place back and settle the request at its actual `cost`. Idempotent, no await."""
         if not self._released:
             self._released = True
-            self._controller.release(self._request, self.node, cost)
+            self._controller.settle(self._request_id, self.rank, self.node, cost)
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +72,7 @@ class _Waiter:
     since: float
     avoid: Collection[str]
     prefix: str | None
+    wait: WaitEstimate | None
     answer: Lease | ShedError | None = None
     wake: asyncio.Future[None] | None = None
 
@@ -85,8 +94,10 @@ class FlowController:
         policy: Policy = "qos",
         prices: Prices | None = None,
         replica_headroom: float = 0.3,
+        bounds: TotalBounds | None = None,
     ) -> None:
-        self.dispatcher = Dispatcher(tiers, Prices() if prices is None else prices, policy=policy)
+        prices = Prices() if prices is None else prices
+        self.dispatcher = Dispatcher(tiers, prices, policy=policy, bounds=bounds)
         self._pool = pool
         self._clock = clock
         self._demand = DemandMeter(tiers)
@@ -115,13 +126,13 @@ class FlowController:
         if self._closed and not again:
             raise ShedError(Outcome.REJECTED_SHUTTING_DOWN, UNKNOWN_RETRY_AFTER_S)
         if not again and not self._pool.any_usable():
-            raise ShedError(Outcome.REJECTED_NO_ENDPOINTS, UNKNOWN_RETRY_AFTER_S)
+            raise ShedError(Outcome.REJECTED_NO_ENDPOINTS, NO_NODE_RETRY_AFTER_S)
         decision = self.dispatcher.enqueue(request, now)
         if isinstance(decision, Shed):
-            raise ShedError(decision.outcome, decision.retry_after_s)
+            raise ShedError(decision.outcome, decision.retry_after_s, decision.reason)
         for request_id in decision.evicted:
-            self._shed(request_id, Outcome.EVICTED_SATURATED, decision.evicted_retry_after_s)
-        waiter = _Waiter(request, now, avoid, prefix)
+            self._shed(request_id, Outcome.EVICTED_SATURATED, now)
+        waiter = _Waiter(request, now, avoid, prefix, decision.wait)
         self._waiters[request.request_id] = waiter
         self._demand.joined(request)
         self.pump()
@@ -142,29 +153,31 @@ class FlowController:
                 waiter.answer.release(0.0)
             elif waiter.request.request_id in self._waiters:
                 self._leave(waiter.request.request_id)
-                self.dispatcher.remove(waiter.request.request_id)
+                self.dispatcher.remove(waiter.request.request_id, self._clock.now())
                 self.pump()
             raise
 
-    def release(self, request: QueuedRequest, node: Node, cost: float) -> None:
-        """Called by `Lease.release`."""
+    def settle(self, request_id: str, rank: int, node: Node, cost: float) -> None:
+        """Called by `Lease.release`: the place of `rank` at the node is free."""
         now = self._clock.now()
-        self._pool.give_back(node, request.rank)
+        self._pool.give_back(node, rank)
         self._pool.tick(node, now)
-        self._demand.served(request.rank, cost, now)
-        self.dispatcher.settle(request.request_id, cost, now)
+        self._demand.served(rank, cost, now)
+        self.dispatcher.settle(request_id, cost, now)
         self.pump()
 
     def pump(self) -> None:
         """Let everything leave that may leave now, and set the timer for the next time to ask."""
         now = self._clock.now()
+        if self._closed and not self._pool.any_usable():
+            self._shed_all(list(self._waiters), now)
         while True:
             for request_id in self.dispatcher.expired(now):
-                self._expire(request_id)
+                self._expire(request_id, now)
             decision = self.dispatcher.next(now, self._pool.free(now))
             if not isinstance(decision, Dispatch):
                 break
-            self._dispatch(decision.request_id, now)
+            self._dispatch(decision, now)
         self._set_timer(decision.at if isinstance(decision, WaitUntil) else None, now)
 
     def desired_replicas(self) -> int:
@@ -172,15 +185,18 @@ class FlowController:
         live = sum(node.state is not NodeState.DOWN for node in self._pool.nodes)
         return self._replicas.desired(self.dispatcher.drain_rate, live, self._clock.now())
 
-    def close(self) -> None:
-        """Accept nothing more; what waits keeps leaving."""
+    def close(self, within_s: float) -> None:
+        """Accept nothing more; what waits keeps leaving, except what would not within the time.
+
+        That ends at once, and so does everything while no node is well: it can go elsewhere sooner.
+        """
         self._closed = True
+        self._shed_all(self.dispatcher.not_served_within(within_s), self._clock.now())
+        self.pump()
 
     def shed_all(self) -> None:
         """End everything that still waits, as the gateway shuts down."""
-        for request_id in list(self._waiters):
-            self.dispatcher.remove(request_id)
-            self._shed(request_id, Outcome.EVICTED_SHUTTING_DOWN, UNKNOWN_RETRY_AFTER_S)
+        self._shed_all(list(self._waiters), self._clock.now())
         self.pump()
 
     def check_idle(self) -> None:
@@ -195,24 +211,34 @@ class FlowController:
         self._pool.check_integrity()
         self._demand.check_idle()
 
-    def _dispatch(self, request_id: str, now: float) -> None:
-        waiter = self._leave(request_id)
-        request = waiter.request
-        node = self._pool.place(request.rank, now, waiter.avoid, waiter.prefix)
+    def _dispatch(self, decision: Dispatch, now: float) -> None:
+        waiter = self._leave(decision.request_id)
+        promoted_to = decision.promoted_to
+        rank = waiter.request.rank if promoted_to is None else promoted_to
+        node = self._pool.place(rank, now, waiter.avoid, waiter.prefix)
         assert node is not None, "dispatched without a credit"
-        self._pool.take(node, request.rank, waiter.prefix)
-        waiter.give(Lease(self, request, node, now - waiter.since))
+        self._pool.take(node, rank, waiter.prefix)
+        waiter.give(Lease(self, waiter, rank, node, now - waiter.since))
 
-    def _expire(self, request_id: str) -> None:
-        waiter = self._waiters[request_id]
+    def _expire(self, request_id: str, now: float) -> None:
         outcome = Outcome.EVICTED_TTL_EXPIRED
         if not self._pool.any_usable():
             outcome = Outcome.EVICTED_NO_ENDPOINTS
-        wait_s = self.dispatcher.predicted_wait_s(waiter.request)
-        self._shed(request_id, outcome, retry_after_s(wait_s))
+        self._shed(request_id, outcome, now)
 
-    def _shed(self, request_id: str, outcome: Outcome, wait_s: float) -> None:
-        self._leave(request_id).give(ShedError(outcome, wait_s))
+    def _shed_all(self, request_ids: Collection[str], now: float) -> None:
+        for request_id in request_ids:
+            self.dispatcher.remove(request_id, now)
+            shed = ShedError(Outcome.EVICTED_SHUTTING_DOWN, UNKNOWN_RETRY_AFTER_S)
+            self._leave(request_id).give(shed)
+
+    def _shed(self, request_id: str, outcome: Outcome, now: float) -> None:
+        """End a waiting request that has left the queue, with the wait it would have now."""
+        waiter = self._leave(request_id)
+        again_s = NO_NODE_RETRY_AFTER_S
+        if outcome is not Outcome.EVICTED_NO_ENDPOINTS:
+            again_s = retry_after_s(self.dispatcher.predicted_wait(waiter.request, now))
+        waiter.give(ShedError(outcome, again_s))
 
     def _leave(self, request_id: str) -> _Waiter:
         waiter = self._waiters.pop(request_id)

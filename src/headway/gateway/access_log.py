@@ -25,6 +25,10 @@ class Record(Struct, frozen=True, kw_only=True):
     asked_tier: str | None
     used_tier: str | None
     queue_ms: float
+    wait_p90_ms: float | None
+    """Time in the queue predicted at its arrival: nine in ten such requests wait no longer."""
+    promoted: bool
+    """Whether it was served in a tier above its own, to meet its deadline."""
     node: str | None
     attempts: int
     """How often a node was asked."""

@@ -4,8 +4,9 @@ import asyncio
 from dataclasses import dataclass
 
 from headway.clock import Clock, MonotonicClock
-from headway.config import Config
+from headway.config import Config, GatewayConfig
 from headway.core.cost import Prices
+from headway.core.waiting import UNBOUNDED, TotalBounds
 from headway.flowcontrol.controller import FlowController
 from headway.flowcontrol.nodes import Node, NodePool, NodeState
 from headway.gateway.exchange import Exchanges
@@ -58,11 +59,11 @@ class Gateway:
     async def drain(self) -> None:
         """Refuse new requests, let the others end, then cut off what is left.
 
-        What waits keeps leaving in the order of the tiers; whatever has not ended after `drain_s`
-        is refused, or told in its stream.
+        What waits keeps leaving in the order of the tiers; what would still wait after `drain_s` is
+        refused at once, and whatever has not ended by then is refused, or told in its stream.
         """
         self.draining = True
-        self.controller.close()
+        self.controller.close(self.config.gateway.drain_s)
         try:
             async with asyncio.timeout(self.config.gateway.drain_s):
                 await self.exchanges.wait_idle()
@@ -85,6 +86,8 @@ class Gateway:
         return Reading(
             queue_depth=[dispatcher.queue_depth(rank) for rank in ranks],
             queue_tokens=[dispatcher.queued_tokens(rank) for rank in ranks],
+            wait_estimates=dispatcher.wait_counts.judged,
+            waits_within_p90=dispatcher.wait_counts.within_p90,
             nodes=[_reading(node) for node in self.pool.nodes],
             desired_replicas=self.controller.desired_replicas(),
         )
@@ -104,6 +107,7 @@ def build_gateway(config: Config, *, clock: Clock | None = None) -> Gateway:
         policy=settings.policy,
         prices=prices,
         replica_headroom=settings.replica_headroom,
+        bounds=_total_bounds(settings),
     )
     metrics = GatewayMetrics(
         [tier.name for tier in tiers.all],
@@ -137,6 +141,13 @@ def build_gateway(config: Config, *, clock: Clock | None = None) -> Gateway:
 def build_app(config: Config, *, clock: Clock | None = None) -> Router:
     """Return the ASGI app of a gateway. Raises ConfigError."""
     return build_gateway(config, clock=clock).app
+
+
+def _total_bounds(settings: GatewayConfig) -> TotalBounds:
+    requests, tokens = settings.max_queued_total, settings.max_queued_tokens_total
+    return TotalBounds(
+        UNBOUNDED if requests is None else requests, UNBOUNDED if tokens is None else tokens
+    )
 
 
 def _reading(node: Node) -> NodeReading:

@@ -15,7 +15,7 @@ from headway.flowcontrol.controller import ShedError
 from headway.gateway.exchange import Exchange
 from headway.gateway.node_client import NodeRejectedError, NodeTimeoutError
 from headway.gateway.responses import Headers, answer_for, error_answer, retry_headers
-from headway.wire.errors import client_error_body, error_body
+from headway.wire.errors import client_error_body, error_body, error_headers
 from headway.wire.event_stream import WriteTimeoutError
 from headway.wire.http import ClientDisconnectError
 
@@ -50,7 +50,7 @@ def ending_of(error: BaseException, exchange: Exchange) -> Ending:
     if isinstance(error, NodeRejectedError):
         return Ending(Outcome.REJECTED_INVALID, error.message, _passed_on(error))
     if isinstance(error, ShedError):
-        return _shed(error.outcome, error.retry_after_s, exchange)
+        return _shed(error, exchange)
     if isinstance(error, NodeTimeoutError):
         return _failed(Outcome.FAILED_TIMEOUT, str(error))
     if isinstance(error, NodeError):
@@ -63,7 +63,7 @@ def ending_of(error: BaseException, exchange: Exchange) -> Ending:
 def _left(error: BaseException, exchange: Exchange) -> Ending:
     """Nothing of ours went wrong: somebody went away."""
     if exchange.cut_off:
-        return _shed(Outcome.EVICTED_SHUTTING_DOWN, None, exchange)
+        return _shed(ShedError(Outcome.EVICTED_SHUTTING_DOWN, 0.0), exchange)
     if isinstance(error, ClientDisconnectError | asyncio.CancelledError):
         return Ending(Outcome.COMPLETED if exchange.answered else Outcome.CANCELLED)
     return Ending(Outcome.FAILED_NODE, f"unexpected {type(error).__name__}")
@@ -74,7 +74,8 @@ def _rejection(error: ClientError) -> Outcome:
 
 
 def _client_reply(error: ClientError) -> Reply:
-    return error.status, retry_headers(retry=False, retry_after_s=None), client_error_body(error)
+    headers = [*retry_headers(retry=False, retry_after_s=None), *error_headers(error)]
+    return error.status, headers, client_error_body(error)
 
 
 def _passed_on(error: NodeRejectedError) -> Reply:
@@ -84,11 +85,13 @@ def _passed_on(error: NodeRejectedError) -> Reply:
     return error.status, retry_headers(retry=False, retry_after_s=None), body
 
 
-def _shed(outcome: Outcome, retry_after_s: float | None, exchange: Exchange) -> Ending:
+def _shed(error: ShedError, exchange: Exchange) -> Ending:
     choice = exchange.choice
     flex = choice is not None and choice.used.service_tier == "flex"
-    answer = answer_for(outcome, flex=flex)
-    return Ending(outcome, answer.message, error_answer(answer, retry_after_s=retry_after_s))
+    answer = answer_for(error.outcome, flex=flex)
+    detail = answer.message if error.reason is None else error.reason.value
+    reply = error_answer(answer, retry_after_s=error.retry_after_s)
+    return Ending(error.outcome, detail, reply)
 
 
 def _failed(outcome: Outcome, detail: str) -> Ending:

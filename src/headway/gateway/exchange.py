@@ -35,6 +35,10 @@ class Exchange:
         self.model: str | None = None
         self.stream = False
         self.queue_s = 0.0
+        self.wait_p90_s: float | None = None
+        """The p90 of the wait predicted at its arrival."""
+        self.promoted = False
+        """Whether it was served in a tier above its own, to meet its deadline."""
         self.node: str | None = None
         self.attempts = 0
         self.ttft_s: float | None = None
@@ -66,6 +70,9 @@ class Exchange:
         """A node has a place for it."""
         self._lease = lease
         self.attempts += 1
+        if self.wait_p90_s is None and lease.wait is not None:
+            self.wait_p90_s = lease.wait.p90_s
+        self.promoted = lease.rank != self.rank
         self.queue_s += lease.queue_s
         self.node = lease.node.name
         self.headers[2:] = (
@@ -173,6 +180,8 @@ def _record(exchange: Exchange, outcome: Outcome) -> Record:
         asked_tier=None if choice is None else choice.asked.name,
         used_tier=None if choice is None else choice.used.name,
         queue_ms=round(exchange.queue_s * 1000, 3),
+        wait_p90_ms=None if exchange.wait_p90_s is None else round(exchange.wait_p90_s * 1000, 3),
+        promoted=exchange.promoted,
         node=exchange.node,
         attempts=exchange.attempts,
         ttft_ms=None if exchange.ttft_s is None else round(exchange.ttft_s * 1000, 3),

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from headway.clock import Clock
 from headway.errors import NodeError
-from headway.flowcontrol.controller import FlowController, ShedError
+from headway.flowcontrol.controller import FlowController, Lease, ShedError
 from headway.flowcontrol.nodes import Node, NodePool
 from headway.gateway.exchange import Exchange
 from headway.gateway.job import Job
@@ -40,7 +40,7 @@ class Forwarder:
         return not self._pool.models or model in self._pool.models
 
     async def send(
-        self, exchange: Exchange, job: Job, ask: Callable[[Node], Awaitable[T]]
+        self, exchange: Exchange, job: Job, ask: Callable[[Lease], Awaitable[T]]
     ) -> tuple[Node, T]:
         """Return the first node that starts to answer, and what `ask` got from it.
 
@@ -48,9 +48,10 @@ class Forwarder:
         """
         retries = Retries(self._pool)
         while True:
-            node = await self._acquire(exchange, job, retries)
+            lease = await self._acquire(exchange, job, retries)
+            node = lease.node
             try:
-                answer = await ask(node)
+                answer = await ask(lease)
             except NodeError as error:
                 retries.failed(node, error, self._clock.now())
                 self._metrics.retried(node.name)
@@ -63,7 +64,7 @@ class Forwarder:
         """Note that the node failed in the middle of an answer."""
         blame(self._pool, node, error, self._clock.now())
 
-    async def _acquire(self, exchange: Exchange, job: Job, retries: Retries) -> Node:
+    async def _acquire(self, exchange: Exchange, job: Job, retries: Retries) -> Lease:
         """Wait in the queue; the place that is got belongs to the exchange."""
         since = self._clock.now()
         request = job.queued
@@ -84,4 +85,4 @@ class Forwarder:
             raise
         exchange.took(lease)
         self._metrics.queued(rank, lease.queue_s, "dispatched")
-        return lease.node
+        return lease

@@ -14,7 +14,7 @@ from headway.clock import Clock
 from headway.config import GatewayConfig
 from headway.core.outcome import Outcome
 from headway.errors import ModelNotFoundError, NodeError
-from headway.flowcontrol.controller import ShedError
+from headway.flowcontrol.controller import Lease, ShedError
 from headway.flowcontrol.nodes import Node
 from headway.gateway.endings import Ending, ending_of
 from headway.gateway.exchange import Exchange, Exchanges
@@ -36,8 +36,6 @@ from headway.wire.http import (
 from headway.wire.offload import Offload
 from headway.wire.routing import REQUEST_ID_KEY
 from headway.wire.sse import frame
-
-_PRIORITY_ASKED = PRIORITY_ASKED_HEADER.lower()
 
 
 class Generator:
@@ -113,7 +111,7 @@ class Generator:
         """Find out at which tier it is served. Raises ClientError."""
         exchange.model = order.model
         exchange.stream = order.streams
-        priority = single_header(scope, _PRIORITY_ASKED)
+        priority = single_header(scope, PRIORITY_ASKED_HEADER)
         choice = self._identity.choose_tier(caller, priority, order.service_tier)
         exchange.classified(choice)
         if choice.asked is not choice.used:
@@ -127,9 +125,13 @@ class Generator:
         translator = job.translator()
         timeout_s = job.whole_timeout_s(self._config.first_byte_timeout_s)
 
-        async def ask(node: Node) -> bytes:
+        async def ask(lease: Lease) -> bytes:
             data = await self._forward.client.fetch(
-                node, job.path, job.order.body, job.headers, timeout_s=timeout_s
+                lease.node,
+                job.path,
+                job.order.body,
+                job.headers_at(lease.rank),
+                timeout_s=timeout_s,
             )
             return translator.whole(data)
 
@@ -160,8 +162,8 @@ class Generator:
                 await out.finish(frame(ending.body))
 
     async def _relay(self, exchange: Exchange, job: Job, out: EventStream) -> None:
-        async def ask(node: Node) -> Relay:
-            return await self._open_relay(node, job, out)
+        async def ask(lease: Lease) -> Relay:
+            return await self._open_relay(lease, job, out)
 
         node, relay = await self._forward.send(exchange, job, ask)
         try:
@@ -176,12 +178,12 @@ class Generator:
         self._complete(exchange, job)
         await out.finish(last)
 
-    async def _open_relay(self, node: Node, job: Job, out: EventStream) -> Relay:
+    async def _open_relay(self, lease: Lease, job: Job, out: EventStream) -> Relay:
         """Ask the node, and return its stream at the first content."""
         limit_s = self._config.first_byte_timeout_s
         asked_at = self._clock.now()
         answer = await self._forward.client.post(
-            node, job.path, job.order.body, job.headers, timeout_s=limit_s
+            lease.node, job.path, job.order.body, job.headers_at(lease.rank), timeout_s=limit_s
         )
         left_s = max(0.0, limit_s - (self._clock.now() - asked_at))
         stream = NodeStream(

@@ -3,13 +3,15 @@
 The node's body is written anew from the fields that passed validation, so nothing that a client
 adds gets through. Whatever speaks of quality of service in it is ours: `priority` and
 `service_tier` are taken out (the one priority a node gets is a header), `cache_salt` is derived
-from the tenant and only narrowed by the client's, `vllm_xargs` names the tenant and its weight.
+from the tenant and only narrowed by the client's, `vllm_xargs` names the tenant and its weight. The
+one thing a client may say there is `headway_deadline_s`, which ends its own wait.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
+from math import isfinite
 
 import msgspec
 
@@ -20,13 +22,20 @@ from headway.core.cost import (
     estimate_prompt_tokens,
     request_cost,
 )
-from headway.core.tier import Tier
+from headway.core.tier import Tier, node_priority
+from headway.errors import InvalidRequestError
 from headway.gateway.events import Translator
 from headway.gateway.identity import Caller
 from headway.gateway.prefix import prefix_key
 from headway.wire.chat import ChatCompletionRequest, decode_chat
 from headway.wire.completions import CompletionRequest, decode_completion
-from headway.wire.node import PRIORITY_HEADER, REQUEST_ID_HEADER, XARG_TENANT, XARG_WEIGHT
+from headway.wire.node import (
+    PRIORITY_HEADER,
+    REQUEST_ID_HEADER,
+    XARG_DEADLINE_S,
+    XARG_TENANT,
+    XARG_WEIGHT,
+)
 from headway.wire.requests import StreamOptions
 
 Request = ChatCompletionRequest | CompletionRequest
@@ -65,6 +74,8 @@ class Order:
     num_prompt_tokens: int
     prefix: str | None
     """What the prompt begins with, for choosing a node that has it; None: too short to matter."""
+    deadline_s: float | None
+    """How long the answer is wanted, from its arrival; None: for ever."""
     body: bytes
 
 
@@ -73,10 +84,17 @@ class Job:
     """One request, ready to be queued and sent. It can be sent more than once."""
 
     path: str
-    headers: dict[str, str]
     queued: QueuedRequest
     order: Order
     service_tier: str
+
+    def headers_at(self, rank: int) -> dict[str, str]:
+        """Return the headers for a node that serves it in the tier of `rank`."""
+        return {
+            "Content-Type": "application/json",
+            PRIORITY_HEADER: str(node_priority(rank)),
+            REQUEST_ID_HEADER: self.queued.request_id,
+        }
 
     def translator(self) -> Translator:
         """Return what turns one node's answer into the client's."""
@@ -117,11 +135,6 @@ class JobMaker:
         output_tokens = per_choice * order.num_choices
         return Job(
             path=endpoint.path,
-            headers={
-                "Content-Type": "application/json",
-                PRIORITY_HEADER: str(tier.priority),
-                REQUEST_ID_HEADER: request_id,
-            },
             queued=QueuedRequest(
                 request_id=request_id,
                 rank=tier.rank,
@@ -130,7 +143,9 @@ class JobMaker:
                 cost=request_cost(self._prices, prompt_tokens, output_tokens),
                 tokens=prompt_tokens + output_tokens,
                 arrival=now,
+                deadline=None if order.deadline_s is None else now + order.deadline_s,
                 prompt_tokens=prompt_tokens,
+                highest_rank=caller.highest_rank,
             ),
             order=order,
             service_tier=tier.service_tier,
@@ -161,6 +176,7 @@ def read_order(endpoint: Endpoint, body: bytes, caller: Caller) -> Order:
         max_output_tokens=request.max_output_tokens,
         num_prompt_tokens=count_prompt_tokens(request),
         prefix=prefix_key(request, salt),
+        deadline_s=_deadline_s(request),
         body=node_body(request, caller, salt),
     )
 
@@ -198,6 +214,17 @@ def derive_salt(tenant: str, salt: str) -> str:
     """Return the salt of the tenant's prefix cache. No `salt` reaches another tenant's."""
     name = tenant.encode()
     return sha256(b"%d:%b:%b" % (len(name), name, salt.encode())).hexdigest()
+
+
+def _deadline_s(request: Request) -> float | None:
+    """Return how long the client wants the answer. Raises InvalidRequestError."""
+    seconds = (request.vllm_xargs or {}).get(XARG_DEADLINE_S)
+    if seconds is None:
+        return None
+    if isinstance(seconds, str) or not (isfinite(seconds) and seconds > 0):
+        param = f"vllm_xargs.{XARG_DEADLINE_S}"
+        raise InvalidRequestError(f"{param} must be a number of seconds above 0", param=param)
+    return seconds
 
 
 def _num_bytes(text: str) -> int:

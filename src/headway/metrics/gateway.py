@@ -48,6 +48,9 @@ class Reading:
 
     queue_depth: Sequence[int]
     queue_tokens: Sequence[int]
+    wait_estimates: Sequence[int]
+    """Predicted waits whose outcome is known, since the start."""
+    waits_within_p90: Sequence[int]
     nodes: Sequence[NodeReading]
     desired_replicas: int
 
@@ -254,6 +257,7 @@ class GatewayMetrics(Collector):
             tokens.add_metric([tier], now.queue_tokens[rank])
         yield depth
         yield tokens
+        yield from self._estimates(now)
         up = GaugeMetricFamily("headway_node_up", "1 when work is sent there.", labels=["node"])
         limit = GaugeMetricFamily(
             "headway_node_limit", "Most requests in flight at a node.", labels=["node"]
@@ -269,6 +273,18 @@ class GatewayMetrics(Collector):
         desired = GaugeMetricFamily("headway:desired_replicas", "How many nodes it would take.")
         desired.add_metric([], now.desired_replicas)
         yield from (up, limit, inflight, desired)
+
+    def _estimates(self, now: Reading) -> Iterator[Metric]:
+        told = CounterMetricFamily(
+            "headway_wait_estimates", "Predicted waits in the queue that are over.", labels=["tier"]
+        )
+        kept = CounterMetricFamily(
+            "headway_wait_within_p90", "Those of them within the predicted p90.", labels=["tier"]
+        )
+        for rank, tier in enumerate(self._tier_names):
+            told.add_metric([tier], now.wait_estimates[rank])
+            kept.add_metric([tier], now.waits_within_p90[rank])
+        yield from (told, kept)
 
     def _model_label(self, model: str | None) -> str:
         if model is None:

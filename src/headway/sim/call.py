@@ -28,6 +28,8 @@ class Call:
 
     account: int = -1
     """Number of its tenant within its tier, in the records."""
+    served_rank: int = -1
+    """The tier in which it got its place; promoted work is served above its own."""
     node: int = -1
     """Where it is now; -1: nowhere yet, or not any longer."""
     sent_at: float | None = None
@@ -40,7 +42,7 @@ class Call:
     num_attempts: int = 0
     num_preemptions: int = 0
     predicted_p90_s: float | None = None
-    """Wait that it was told on arrival; None: nothing was known."""
+    """Wait that it was told on arrival; None: nothing was known, or it had not to wait."""
     outcome: Outcome | None = None
     ended_at: float = 0.0
     retry_after_s: float = 0.0

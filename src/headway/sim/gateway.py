@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from headway.core.admission import retry_after_s
+from headway.core.admission import Shed, retry_after_s
+from headway.core.backlog import QueuedRequest
 from headway.core.cost import OutputEstimator, Prices, request_cost
-from headway.core.dispatch import Dispatch, Dispatcher, QueuedRequest, Shed, WaitUntil
+from headway.core.decision import Dispatch, WaitUntil
+from headway.core.dispatch import Dispatcher
 from headway.core.outcome import Outcome
 from headway.core.tier import Tiers
+from headway.core.wait import WaitEstimate
 from headway.flowcontrol.meter import NodeReport
 from headway.flowcontrol.nodes import Node, NodePool
 from headway.sim.call import Call
@@ -124,24 +127,23 @@ class QoSGateway:
 
     def submit_again(self, call: Call, now: float) -> None:
         """See `Gateway`."""
-        self._pool.give_back(self._pool.nodes[call.node], call.rank)
+        self._pool.give_back(self._pool.nodes[call.node], call.served_rank)
         call.node = -1
         self._dispatcher.settle(call.request_id, 0.0, now)
         self._queue(call, now)
 
     def _queue(self, call: Call, now: float) -> None:
         entry = self._entry(call)
-        wait_s = self._dispatcher.predicted_wait_s(entry)
         decision = self._dispatcher.enqueue(entry, now)
         if isinstance(decision, Shed):
-            self._end(call, decision.outcome, decision.retry_after_s, now)
+            call.retry_after_s = decision.retry_after_s
+            self._door.end(call, decision.outcome, now)
             return
         self._calls[call.request_id] = call
         for request_id in decision.evicted:
-            evicted = self._calls.pop(request_id)
-            self._end(evicted, Outcome.EVICTED_SATURATED, decision.evicted_retry_after_s, now)
-        if call.num_attempts == 0:
-            call.predicted_p90_s = wait_s
+            self._evict(request_id, Outcome.EVICTED_SATURATED, now)
+        if call.num_attempts == 0 and decision.wait is not None and decision.wait.p90_s > 0:
+            call.predicted_p90_s = decision.wait.p90_s
         self.pump(now)
 
     def _entry(self, call: Call) -> QueuedRequest:
@@ -167,7 +169,7 @@ class QoSGateway:
     def settle(self, call: Call, num_cached: int, now: float, *, completed: bool) -> None:
         """See `Gateway`."""
         node = self._pool.nodes[call.node]
-        self._pool.give_back(node, call.rank)
+        self._pool.give_back(node, call.served_rank)
         self._pool.tick(node, now)
         cost = request_cost(self._prices, call.num_prompt_tokens, call.num_tokens, num_cached)
         self._dispatcher.settle(call.request_id, cost, now)
@@ -219,25 +221,31 @@ class QoSGateway:
             if not isinstance(decision, Dispatch):
                 self._set_timer(decision.at if isinstance(decision, WaitUntil) else None)
                 return
-            self._dispatch(decision.request_id, now)
+            self._dispatch(decision, now)
 
-    def _dispatch(self, request_id: str, now: float) -> None:
-        call = self._calls.pop(request_id)
+    def _dispatch(self, decision: Dispatch, now: float) -> None:
+        call = self._calls.pop(decision.request_id)
+        promoted_to = decision.promoted_to
+        call.served_rank = call.rank if promoted_to is None else promoted_to
         prefix = f"{call.tenant}/{call.prefix_id}" if call.prefix_id else None
-        node = self._pool.place(call.rank, now, (), prefix)
+        node = self._pool.place(call.served_rank, now, (), prefix)
         assert node is not None, "dispatched without a credit"
-        self._pool.take(node, call.rank, prefix)
+        self._pool.take(node, call.served_rank, prefix)
         self._door.send(call, self._index[node.name], now)
 
     def _expire(self, request_id: str, now: float) -> None:
-        call = self._calls.pop(request_id)
         outcome = Outcome.EVICTED_TTL_EXPIRED
         if not self._pool.any_usable():
             outcome = Outcome.EVICTED_NO_ENDPOINTS
-        self._end(call, outcome, self._dispatcher.predicted_wait_s(self._entry(call)), now)
+        self._evict(request_id, outcome, now)
 
-    def _end(self, call: Call, outcome: Outcome, wait_s: float | None, now: float) -> None:
-        call.retry_after_s = retry_after_s(wait_s)
+    def _evict(self, request_id: str, outcome: Outcome, now: float) -> None:
+        """End a call that has left the queue, with the wait that it would have now."""
+        call = self._calls.pop(request_id)
+        self._end(call, outcome, self._dispatcher.predicted_wait(self._entry(call), now), now)
+
+    def _end(self, call: Call, outcome: Outcome, wait: WaitEstimate | None, now: float) -> None:
+        call.retry_after_s = retry_after_s(wait)
         self._door.end(call, outcome, now)
 
     def _set_timer(self, at: float | None) -> None:

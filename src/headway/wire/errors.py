@@ -6,7 +6,7 @@ OpenAI's envelope, `{"error": {"message", "type", "param", "code"}}`, with a str
 import msgspec
 from msgspec import Struct
 
-from headway.errors import ClientError, EngineDeadError, HeadwayError
+from headway.errors import AuthenticationError, ClientError, EngineDeadError, HeadwayError
 
 
 class ErrorDetail(Struct, frozen=True):
@@ -32,6 +32,12 @@ def error_body(message: str, type: str, param: str | None = None, code: str | No
 def client_error_body(error: ClientError) -> bytes:
     """Return the envelope of a caller's error; its status is `error.status`."""
     return error_body(error.message, error.type, error.param, error.code)
+
+
+def error_headers(error: HeadwayError) -> list[tuple[bytes, bytes]]:
+    """Return the headers that HTTP asks for beside the status: with a 401, how to say who calls."""
+    is_unknown = isinstance(error, AuthenticationError)
+    return [(b"www-authenticate", b"Bearer")] if is_unknown else []
 
 
 def error_status(error: HeadwayError) -> int:

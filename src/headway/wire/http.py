@@ -14,7 +14,7 @@ from headway.errors import (
     InvalidRequestError,
     RequestTimeoutError,
 )
-from headway.wire.errors import error_body, error_response
+from headway.wire.errors import error_body, error_headers, error_response
 from headway.wire.node import REQUEST_ID_HEADER
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -79,12 +79,12 @@ def header_values(scope: Scope, name: str) -> list[str]:
 
 
 def single_header(scope: Scope, name: str) -> str | None:
-    """Return the value of a header that may come once, or None when absent.
+    """Return the value of a header that may come once, or None when absent; case does not matter.
 
     Raises InvalidRequestError with the header's name as `param` when it comes twice: nobody can say
     which of the two the caller, or a proxy on the way, meant.
     """
-    values = header_values(scope, name)
+    values = header_values(scope, name.lower())
     if len(values) > 1:
         raise InvalidRequestError(f"The header {name} was sent more than once", param=name)
     return values[0] if values else None
@@ -162,7 +162,7 @@ async def send_bytes(
 async def send_error(send: Send, error: HeadwayError, headers: Headers = ()) -> None:
     """Send any error of ours in OpenAI's shape."""
     status, body = error_response(error)
-    await send_bytes(send, status, body, headers)
+    await send_bytes(send, status, body, [*headers, *error_headers(error)])
 
 
 async def send_not_found(send: Send, path: str, headers: Headers = ()) -> None:

@@ -1,0 +1,50 @@
+"""How much per second, and how much does it vary, lately?"""
+
+from math import exp
+
+NEWEST_SHARE = 0.02
+"""Weight of the newest value once fifty have been seen."""
+
+
+class MovingRate:
+    """Amount per second, forgetting with a time constant of `memory_s` seconds."""
+
+    def __init__(self, memory_s: float) -> None:
+        self.samples = 0
+        self._memory_s = memory_s
+        self._amount = 0.0
+        self._seconds = 0.0
+
+    def add(self, amount: float, elapsed_s: float) -> None:
+        """Count `amount` that came after `elapsed_s` seconds of nothing."""
+        keep = exp(-elapsed_s / self._memory_s)
+        self._amount = self._amount * keep + amount
+        self._seconds = self._seconds * keep + elapsed_s
+        self.samples += 1
+
+    def after(self, idle_s: float = 0.0) -> float:
+        """Return the rate if nothing has come for `idle_s` since; 0 while no time has passed."""
+        keep = exp(-idle_s / self._memory_s)
+        seconds = self._seconds * keep + idle_s
+        return self._amount * keep / seconds if seconds > 0 else 0.0
+
+
+class Moments:
+    """Mean and relative variance; the first fifty values count alike, later ones a fiftieth."""
+
+    def __init__(self) -> None:
+        self.mean = 0.0
+        self._square = 0.0
+        self._count = 0
+
+    def add(self, value: float) -> None:
+        """Count a value that is not negative."""
+        self._count += 1
+        share = max(1.0 / self._count, NEWEST_SHARE)
+        self.mean += share * (value - self.mean)
+        self._square += share * (value * value - self._square)
+
+    @property
+    def relative_variance(self) -> float:
+        """Variance over the square of the mean; 0 while nothing has been seen."""
+        return max(0.0, self._square / self.mean**2 - 1.0) if self.mean > 0 else 0.0

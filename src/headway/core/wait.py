@@ -1,0 +1,76 @@
+"""How long will it wait, as far as the queue tells?
+
+What has to be served first over how fast it is served gives a mean; the spread shrinks with the
+number of requests ahead (central limit theorem, as in QLM). What experience makes of it is decided
+in `calibration.py`.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+
+from headway.core.drain import DrainRate
+
+P90_DEVIATIONS = 1.2816
+"""Standard deviations from the mean to the 90th percentile of a normal distribution."""
+COMMON_VARIANCE = 0.01
+"""Relative variance that does not average out: the rate itself is known to about a tenth."""
+MIN_SHARE = 0.02
+"""Least share of the rate reckoned with while more urgent tiers take everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitEstimate:
+    """Seconds in the queue that half, and nine in ten, of such requests do not exceed."""
+
+    p50_s: float
+    p90_s: float
+
+
+class Ahead(NamedTuple):
+    """What is served before a request, in cost units, and what its tier may count on."""
+
+    own: float
+    """Cost ahead in its own tier."""
+    above: float
+    """Cost that waits in more urgent tiers."""
+    floor: float
+    """Floor of its tier."""
+    floors_below: float
+    """Floors of the less urgent tiers that have work waiting."""
+    arrivals_above: float
+    """Cost per second that arrives in more urgent tiers."""
+
+
+class Way(NamedTuple):
+    """One way in which a request may come to be served: mean wait in seconds, relative spread."""
+
+    mean_s: float
+    spread: float
+
+
+Model = tuple[Way, ...]
+"""The estimate before correction: whichever way is sooner; empty for what leaves at once."""
+
+
+def model_wait(ahead: Ahead, drain: DrainRate) -> Model | None:
+    """Return the uncorrected estimate; None while the rate is unknown. Rises with what is ahead.
+
+    Strict priority: the more urgent tiers' backlog and what they still receive meanwhile are served
+    first; but the floor of the own tier alone serves what is ahead there, too. Last comes the rest
+    of what is in service, until one more place is free.
+    """
+    rate = drain.rate
+    if rate is None:
+        return None
+    left = max(MIN_SHARE * rate, (1 - ahead.floors_below) * rate - ahead.arrivals_above)
+    by_priority = _way(ahead.above + ahead.own, left, drain)
+    if ahead.floor <= 0:
+        return (by_priority,)
+    return (by_priority, _way(ahead.own, ahead.floor * rate, drain))
+
+
+def _way(cost: float, rate: float, drain: DrainRate) -> Way:
+    num_ahead = 1.0 + (cost / drain.mean_cost if drain.mean_cost > 0 else 0.0)
+    variance = COMMON_VARIANCE + drain.relative_variance / num_ahead
+    return Way((cost + drain.mean_cost) / rate, P90_DEVIATIONS * sqrt(variance))

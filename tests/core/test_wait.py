@@ -1,0 +1,152 @@
+"""Is an estimate what is ahead over the rate, does it rise with that, and does it learn?"""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core.calibration import WaitEstimator
+from headway.core.drain import DrainRate
+from headway.core.wait import Ahead, Model, WaitEstimate, model_wait
+
+COSTS = st.floats(0, 1e9)
+SHARES = st.floats(0, 0.9)
+
+
+def drain(cost: float = 10.0, every_s: float = 0.5) -> DrainRate:
+    """Return the rate of equal requests that end at equal times, others waiting."""
+    rate = DrainRate()
+    for number in range(200):
+        rate.settle(cost, 1.0, number * every_s, saturated=True)
+    return rate
+
+
+def ahead(own: float = 0.0, above: float = 0.0, **fields: float) -> Ahead:
+    rest = {"floor": 0.0, "floors_below": 0.0, "arrivals_above": 0.0, **fields}
+    return Ahead(own=own, above=above, **rest)
+
+
+def wait(what: Ahead, rate: DrainRate) -> WaitEstimate:
+    """Return the estimate before anything was learned."""
+    estimate = WaitEstimator(3).estimate(1, model_wait(what, rate))
+    assert estimate is not None
+    return estimate
+
+
+@pytest.mark.parametrize(
+    ("what", "cost", "rate"),
+    [
+        (ahead(), 10.0, 20.0),
+        (ahead(100.0), 110.0, 20.0),
+        (ahead(100.0, 50.0), 160.0, 20.0),
+        (ahead(100.0, arrivals_above=10.0), 110.0, 10.0),
+        (ahead(100.0, floors_below=0.25), 110.0, 15.0),
+        # The floor alone is sooner than what is left beside a flood above.
+        (ahead(100.0, 1e6, floor=0.1), 110.0, 2.0),
+        (ahead(100.0, arrivals_above=1000.0, floor=0.5), 110.0, 10.0),
+        (ahead(100.0, arrivals_above=1000.0), 110.0, 0.4),
+    ],
+)
+def test_what_is_ahead_over_what_the_tier_receives(what: Ahead, cost: float, rate: float) -> None:
+    assert wait(what, drain()).p50_s == pytest.approx(cost / rate, rel=0.02)
+
+
+@given(COSTS, COSTS, COSTS, COSTS, SHARES, SHARES, st.floats(0, 1e3))
+def test_i15_an_estimate_does_not_fall_when_more_is_ahead(
+    own: float,
+    above: float,
+    more_own: float,
+    more_above: float,
+    floor: float,
+    floors_below: float,
+    arrivals: float,
+) -> None:
+    less = ahead(own, above, floor=floor, floors_below=floors_below, arrivals_above=arrivals)
+    more = less._replace(own=own + more_own, above=above + more_above)
+    rate = drain()
+    low, high = wait(less, rate), wait(more, rate)
+    assert 0 < low.p50_s <= high.p50_s * (1 + 1e-9)
+    assert low.p50_s <= low.p90_s <= high.p90_s * (1 + 1e-9)
+
+
+def test_without_a_rate_nothing_is_predicted() -> None:
+    assert model_wait(ahead(10.0), DrainRate()) is None
+    assert WaitEstimator(1).estimate(0, None) is None
+
+
+def test_the_spread_shrinks_with_the_number_ahead_and_grows_with_the_variance() -> None:
+    steady, varied = drain(), DrainRate()
+    random = Random(1)
+    for number in range(500):
+        varied.settle(random.expovariate(0.1), 1.0, number * 0.5, saturated=True)
+
+    def spread(own: float, rate: DrainRate) -> float:
+        estimate = wait(ahead(own), rate)
+        return estimate.p90_s / estimate.p50_s
+
+    assert spread(10.0, varied) > spread(1000.0, varied) > spread(100_000.0, varied)
+    assert spread(10.0, varied) > spread(10.0, steady)
+
+
+def told(estimator: WaitEstimator, model: Model) -> float:
+    """Return the p90 that one would be told."""
+    estimate = estimator.estimate(0, model)
+    assert estimate is not None
+    return estimate.p90_s
+
+
+def learned(ratio: float, spread: float, count: int = 4000) -> WaitEstimate:
+    """Return what is told for 10 s after waits of about `ratio` times what was predicted."""
+    estimator, random, rate = WaitEstimator(1), Random(3), drain()
+    model = model_wait(ahead(190.0), rate)
+    assert model is not None
+    for number in range(count):
+        estimator.tell(str(number), 0, model, told(estimator, model), 0.0)
+        estimator.served(str(number), ratio * 10.0 * random.uniform(1 - spread, 1 + spread))
+    assert len(estimator) == 0
+    estimate = estimator.estimate(0, model)
+    assert estimate is not None
+    return estimate
+
+
+@pytest.mark.parametrize("ratio", [0.2, 1.0, 4.0])
+@pytest.mark.parametrize("spread", [0.1, 0.5])
+def test_a_wrong_model_is_corrected_in_its_middle_and_in_its_spread(
+    ratio: float, spread: float
+) -> None:
+    estimate = learned(ratio, spread)
+    assert estimate.p50_s == pytest.approx(ratio * 10.0, rel=0.15)
+    assert estimate.p90_s == pytest.approx(ratio * 10.0 * (1 + 0.8 * spread), rel=0.15)
+
+
+def test_who_left_early_says_nothing_and_who_left_late_says_it_was_late() -> None:
+    """Censored observations."""
+    estimator = WaitEstimator(1)
+    model = model_wait(ahead(190.0), drain())
+    assert model is not None
+    before = estimator.estimate(0, model)
+    for number in range(100):
+        estimator.tell(f"early{number}", 0, model, told(estimator, model), 0.0)
+        estimator.left(f"early{number}", 9.9)
+    assert estimator.estimate(0, model) == before
+    assert estimator.counts.judged == [0]
+    for number in range(100):
+        estimator.tell(f"late{number}", 0, model, told(estimator, model), 0.0)
+        estimator.left(f"late{number}", 1000.0)
+    after = estimator.estimate(0, model)
+    assert before is not None
+    assert after is not None
+    assert after.p90_s > before.p90_s
+    assert (estimator.counts.judged, estimator.counts.within_p90) == ([100], [0])
+
+
+def test_arrivals_above_are_averaged_over_more_than_a_burst_and_fade() -> None:
+    estimator = WaitEstimator(3)
+    for number in range(10_000):
+        estimator.arrived(0, 5.0, number * 0.1)
+        estimator.arrived(2, 5.0, number * 0.1)
+    assert estimator.arrivals_above(0, 1000.0) == 0
+    assert estimator.arrivals_above(1, 1000.0) == pytest.approx(50.0, rel=0.05)
+    assert estimator.arrivals_above(2, 1000.0) == pytest.approx(50.0, rel=0.05)
+    assert estimator.arrivals_above(1, 2000.0) < 1.0
