@@ -144,7 +144,7 @@ class MirroredCache:
         As many blocks return as was said, and what was committed is found from now on (B5).
         """
         request = self.requests.pop(request_id)
-        available, releasable = self.kv.num_available, self.kv.releasable(request_id)
+        available, releasable = self.kv.num_available, self.kv.releasable([request_id])
         self.kv.free(request_id)
         assert self.kv.num_available == available + releasable
         assert not self.kv.resident(request_id)

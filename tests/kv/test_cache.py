@@ -221,7 +221,7 @@ def test_free_is_idempotent_and_other_calls_name_the_absent() -> None:
     kv = KVCache(4, SIZE)
     computed(kv, "r", "a", [1] * 5)
     assert kv.resident("r")
-    assert kv.releasable("r") == 2
+    assert kv.releasable(["r"]) == 2
     for _ in range(2):
         kv.free("r")
         assert not kv.resident("r")

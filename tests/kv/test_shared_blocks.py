@@ -68,7 +68,7 @@ def test_a_destination_let_go_is_owed_nothing_and_frees_the_source() -> None:
     shared.pool.hold(block)
     fresh = shared.writable(block, keep_content=True)
     shared.release(block)
-    assert shared.releasable([fresh]) == 2
+    assert shared.releasable({fresh: 1}) == 2
     shared.release(fresh)
     assert shared.pool.num_available == 2
     assert shared.take_copies() == []
@@ -100,7 +100,7 @@ def test_releasable_counts_only_what_nobody_else_holds() -> None:
     shared = SharedBlocks(3, 4)
     own, common = shared.take(), shared.take()
     shared.pool.hold(common)
-    assert shared.releasable([own, common]) == 1
+    assert shared.releasable({own: 1, common: 1}) == 1
 
 
 def test_check_integrity_notices_a_lost_holder() -> None:

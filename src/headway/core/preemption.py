@@ -5,13 +5,15 @@ older to a younger request of one tier; so they have no cycle. A protected reque
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from headway.core.step import Candidate, Resident, TierLimits
 
+LOOKED_AT = 16
+"""Of those with the least work to lose, so many are asked whether they suffice alone."""
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+
+class Victim(NamedTuple):
     """A resident that may be preempted, with what that loses."""
 
     sequence_id: str
@@ -46,22 +48,24 @@ def choose_victims(
 ) -> tuple[str, ...] | None:
     """Return whom to preempt to gain `num_blocks` and `num_slots`, or None if all do not suffice.
 
-    Least urgent tier first; in a tier, those that suffice alone before those that do not, then the
-    one with the least work to lose, then the youngest. Nobody is preempted in vain.
+    Least urgent tier first; in a tier, one that suffices alone if one of the first `LOOKED_AT`
+    does, else the one with the least work to lose, then the youngest. Nobody is preempted in vain.
     `blocks_gained` tells what several gain together: with blocks that they share, that is more than
     the sum.
     """
 
-    def preference(victim: Victim) -> tuple[int, bool, int, int]:
+    def preference(victim: Victim) -> tuple[int, bool]:
         insufficient = num_blocks > 0 and blocks_gained((victim.sequence_id,)) < num_blocks
-        return -victim.rank, insufficient, victim.num_computed, -victim.arrival
+        return -victim.rank, insufficient
 
     def suffice(sequence_ids: Collection[str]) -> bool:
         enough_slots = len(sequence_ids) >= num_slots
         return enough_slots and (num_blocks <= 0 or blocks_gained(sequence_ids) >= num_blocks)
 
     chosen: list[str] = []
-    for victim in sorted(candidates, key=preference):
+    ordered = sorted(candidates, key=lambda v: (-v.rank, v.num_computed, -v.arrival))
+    ordered[:LOOKED_AT] = sorted(ordered[:LOOKED_AT], key=preference)
+    for victim in ordered:
         if suffice(chosen):
             break
         chosen.append(victim.sequence_id)

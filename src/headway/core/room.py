@@ -39,23 +39,19 @@ class Room:
         self._residents = [0] * len(tiers)
         self._blocks_used = [0] * len(tiers)
         for resident in residents:
-            self._enter(resident)
-
-    def _enter(self, resident: Resident) -> None:
-        rank = resident.rank
-        target = resident.max_num_tokens if resident.protected else resident.num_tokens
-        blocks = self._memory.blocks_to_grow(resident.sequence_id, resident.num_computed, target)
-        self._promise(resident, blocks)
-        self._blocks_used[rank] += self._blocks(resident.num_computed)
+            target = resident.max_num_tokens if resident.protected else resident.num_tokens
+            blocks = memory.blocks_to_grow(resident.sequence_id, resident.num_computed, target)
+            self._promise(resident, blocks)
+            self._blocks_used[resident.rank] += self._blocks(resident.num_computed)
 
     def _promise(self, sequence: Resident | Candidate, blocks: int) -> None:
         """Take a slot, and note the blocks that are promised."""
         self._promised[sequence.sequence_id] = blocks
         self._num_promised += blocks
-        if sequence.protected:
-            self._protected[sequence.sequence_id] = blocks
         self._slots -= 1
         self._residents[sequence.rank] += 1
+        if sequence.protected:
+            self._protected[sequence.sequence_id] = blocks
         if sequence.rank == 0:
             self._most_urgent += self._blocks(sequence.max_num_tokens)
 

@@ -3,7 +3,7 @@
 `kv.cache.KVCache` is one, and says what each call means; the simulator has one that only counts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from headway.kv.prefix_cache import PrefixMatch
@@ -69,6 +69,9 @@ class KVBlocks(Protocol):
 
     def commit(self, request_id: str, token_ids: Sequence[int], num_computed: int) -> None:
         """Make the full blocks of the computed tokens findable."""
+
+    def releasable(self, request_ids: Iterable[str], pinned: Collection[int] = ()) -> int:
+        """Return by how much `num_available` would rise if these were freed together now."""
 
     def free(self, request_id: str) -> None:
         """Let go of all blocks."""

@@ -1,6 +1,5 @@
 """What does the planner learn about blocks and about what is computed already?"""
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 
@@ -24,25 +23,14 @@ class KVView:
         self._kv = kv
         self._sequences = sequences
         self._siblings = siblings
-        self._holders: Counter[int] | None = None
 
     def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
         """See `Memory`."""
         return self._kv.blocks_to_grow(sequence_id, num_computed, num_tokens)
 
     def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
-        """See `Memory`. Between steps no copy is owed, so block tables are the only holders."""
-        if self._holders is None:
-            self._holders = Counter(
-                block
-                for sequence_id in self._sequences
-                if self._kv.resident(sequence_id)
-                for block in self._kv.block_table(sequence_id)
-            )
-        held = Counter(block for i in sequence_ids for block in self._kv.block_table(i))
-        return sum(
-            count == self._holders[block] and block not in pinned for block, count in held.items()
-        )
+        """See `Memory`."""
+        return self._kv.releasable(sequence_ids, pinned)
 
     def match(self, sequence_id: str) -> Match:
         """Find a resident sibling that has computed the common prompt, else ask the prefix cache.

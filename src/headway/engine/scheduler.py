@@ -182,11 +182,14 @@ class Scheduler:
         )
 
     def _due(self, sequence: Sequence) -> float:
+        target = self.limits.tiers[sequence.rank].target
+        if target.tpot_s is None and target.gap_s is None:
+            return inf
         num_output_tokens = sequence.num_output_tokens
         if num_output_tokens == 0:
             return inf
         return next_token_due(
-            self.limits.tiers[sequence.rank].target,
+            target,
             first_s=sequence.first_token_s,
             latest_s=sequence.latest_token_s,
             num_output_tokens=num_output_tokens,

@@ -56,9 +56,12 @@ class BlockTable:
 
     def blocks_to_grow(self, num_computed: int, num_tokens: int) -> int:
         """Return how many blocks `grow` would take. Raises ValueError as it would."""
-        num_new = max(0, self._num_blocks_for(num_tokens) - len(self.blocks))
         written = self._held_and_written(num_computed, num_tokens)
-        return num_new + sum(self._shared.is_shared(self.blocks[index]) for index in written)
+        # Asked of each resident in each step; of most, just the last block is written.
+        num_blocks = max(0, -(-num_tokens // self._block_size) - len(self.blocks))
+        for index in written:
+            num_blocks += self._shared.is_shared(self.blocks[index])
+        return num_blocks
 
     def grow(self, num_computed: int, num_tokens: int) -> None:
         """Make the tokens `num_computed` to `num_tokens` writable. The blocks must be available.
@@ -110,7 +113,7 @@ class BlockTable:
         return -(-num_tokens // self._block_size)
 
     def _held_and_written(self, num_computed: int, num_tokens: int) -> range:
-        if not 0 <= num_computed <= min(num_tokens, self.capacity):
+        num_held, size = len(self.blocks), self._block_size
+        if not (0 <= num_computed <= num_tokens and num_computed <= num_held * size):
             raise ValueError(f"cannot grow from {num_computed} of {self.capacity} to {num_tokens}")
-        end = min(len(self.blocks), self._num_blocks_for(num_tokens))
-        return range(num_computed // self._block_size, end)
+        return range(num_computed // size, min(num_held, -(-num_tokens // size)))

@@ -7,7 +7,9 @@ A request is resident from `admit` or `fork` until `free`. In each engine step, 
     commit                 after it: what was computed becomes findable
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 
 from headway.errors import OutOfBlocksError
 from headway.kv.block_table import BlockTable
@@ -136,9 +138,15 @@ class KVCache:
         if self.enable_prefix_caching:
             table.commit(token_ids, num_computed)
 
-    def releasable(self, request_id: str) -> int:
-        """Return by how much `num_available` would rise if the request were freed now."""
-        return self._shared.releasable(self._tables[request_id].blocks)
+    def releasable(self, request_ids: Iterable[str], pinned: Collection[int] = ()) -> int:
+        """Return by how much `num_available` would rise if the requests were freed together now.
+
+        Blocks in `pinned` do not count.
+        """
+        held = Counter(chain.from_iterable(self._tables[each].blocks for each in request_ids))
+        for block in pinned:
+            held.pop(block, None)
+        return self._shared.releasable(held)
 
     def free(self, request_id: str) -> None:
         """Let go of all blocks; those committed stay findable until taken, heads longest.

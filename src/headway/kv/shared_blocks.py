@@ -10,7 +10,7 @@ Joins the pool, the prefix cache and the copies owed, so that these hold at ever
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from headway.kv.block_pool import BlockPool
 from headway.kv.copies import OwedCopies
@@ -31,7 +31,8 @@ class SharedBlocks:
 
         A copy owed does not count: it is made before anything is written.
         """
-        return self.pool.ref_count(block) - self.copies.num_reading(block) > 1
+        num_holders = self.pool.ref_count(block)
+        return num_holders > 1 and num_holders - self.copies.num_reading(block) > 1
 
     def take(self) -> int:
         """Return a block that the caller alone holds. Raises OutOfBlocksError."""
@@ -61,11 +62,11 @@ class SharedBlocks:
             if source is not None:
                 self.release(source)
 
-    def releasable(self, blocks: Iterable[int]) -> int:
-        """Return how many blocks become available if one holder of all `blocks` lets them go."""
+    def releasable(self, num_holders: Mapping[int, int]) -> int:
+        """Return how many blocks become available if so many holders of each let it go."""
         count = 0
-        for block in blocks:
-            if self.pool.ref_count(block) == 1:
+        for block, leaving in num_holders.items():
+            if self.pool.ref_count(block) == leaving:
                 source = self.copies.source_of(block)
                 count += 1 if source is None else 1 + (self.pool.ref_count(source) == 1)
         return count

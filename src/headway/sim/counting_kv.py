@@ -7,7 +7,7 @@ Cached entries are used up from their ends, the one unused for longest first.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
@@ -183,6 +183,21 @@ class CountingKV:
         num_blocks = min(num_computed, tokens.num_prefix_tokens) // self.block_size
         if num_blocks > table.start:
             self._share(table, num_blocks)
+
+    def releasable(self, request_ids: Iterable[str], pinned: Collection[int] = ()) -> int:
+        """Return by how much `num_available` would rise if the requests were freed together now."""
+        freed: list[range] = []
+        entries: dict[object, tuple[_Entry, int]] = {}
+        for request_id in request_ids:
+            table = self._tables[request_id]
+            freed.append(range(table.first_block, table.first_block + table.num_own))
+            if table.shared is not None:
+                _, leaving = entries.get(table.shared.key, (table.shared, 0))
+                entries[table.shared.key] = table.shared, leaving + 1
+        freed += (
+            _numbers(entry) for entry, leaving in entries.values() if leaving == entry.num_holders
+        )
+        return sum(map(len, freed)) - sum(any(block in each for each in freed) for block in pinned)
 
     def free(self, request_id: str) -> None:
         """Let go of all blocks. Nothing happens when the request is not resident."""
