@@ -6,7 +6,8 @@ timed:
 
     plan       `core.batching.plan_step` on what the scheduler sees, KV cache included
     schedule   the whole of `Scheduler.schedule`: that, the KV cache made ready, the runner's slices
-    dispatch   `Dispatcher.next`, `settle` and `enqueue`, one after the other
+    dispatch   `Dispatcher.next`, `settle` and `enqueue`, one after the other, and the choice among
+               100 nodes: the `NodePool`'s credits, `place`, `take` and `give_back`
 
 Times are those of the processor, so that other programs do not show; the pauses of Python's garbage
 collector do.
@@ -43,6 +44,7 @@ from headway.engine.scheduler import Scheduler
 from headway.engine.sequence import Sequence
 from headway.engine.stats import EngineStats
 from headway.engine.step_limits import step_limits
+from headway.flowcontrol.nodes import Node, NodePool
 from headway.kv.cache import KVCache
 
 QUEUED = 100_000
@@ -51,6 +53,7 @@ RESIDENT = 256
 NUM_BLOCKS, BLOCK_SIZE = 16_384, 16
 MAX_NUM_BATCHED_TOKENS = 1024
 STEP_S = 0.03
+NODES, SLOTS = 100, 64
 PLANS, DISPATCHES = 3_000, 60_000
 TURN = 100
 """Plans, or twentieths of the dispatches, after which the other size has its turn."""
@@ -170,13 +173,18 @@ class _Gateway:
         }
         tiers = Tiers(tuple(replace(tier, **unbounded) for tier in DEFAULT_TIERS))
         self.dispatcher = Dispatcher(tiers, Prices())
+        nodes = [Node(f"n{number}", "", tiers) for number in range(NODES)]
+        self.pool = NodePool(nodes, tiers)
+        for node in nodes:
+            self.pool.reported(node, SLOTS)
         self.entries: dict[str, QueuedRequest] = {}
-        self.sent: list[str] = []
+        self.sent: list[tuple[str, Node]] = []
         for _ in range(num_queued + RESIDENT):
             entry = self.new(random_rank(random))
             self.dispatcher.enqueue(entry, self.now)
         for _ in range(RESIDENT):
-            self.sent.append(self.leave())
+            request_id = self.leave()
+            self.sent.append((request_id, self.send(request_id)))
 
     def new(self, rank: int) -> QueuedRequest:
         random, number = self.random, next(self.serial)
@@ -202,27 +210,42 @@ class _Gateway:
         assert isinstance(decision, Dispatch)
         return decision.request_id
 
+    def send(self, request_id: str) -> Node:
+        """Find a node for the request, and count it there."""
+        entry = self.entries[request_id]
+        node = self.pool.place(entry.rank, self.now, (), entry.tenant)
+        assert node is not None, "there are more places than requests"
+        self.pool.take(node, entry.rank, entry.tenant)
+        return node
+
     def round(self) -> dict[str, float]:
         """End a request, let another leave, and queue one in its place."""
         self.now += 0.01
         position = self.random.randrange(RESIDENT)
-        ended = self.entries.pop(self.sent[position])
+        ended_id, node = self.sent[position]
+        ended = self.entries.pop(ended_id)
         cost = ended.cost * self.random.uniform(0.3, 1.0)
         credit = self.random.randrange(3)
         free = tuple(int(rank >= credit) for rank in range(3))
+        giving = thread_time()
+        self.pool.give_back(node, ended.rank)
+        self.pool.free(self.now)
         before = thread_time()
         self.dispatcher.settle(ended.request_id, cost, self.now)
         settled = thread_time()
         decision = self.dispatcher.next(self.now, free)
         left = thread_time()
         assert isinstance(decision, Dispatch)
-        self.sent[position] = decision.request_id
+        sending = thread_time()
+        self.sent[position] = (decision.request_id, self.send(decision.request_id))
+        sent = thread_time()
         entry = self.new(self.entries[decision.request_id].rank)
         joining = thread_time()
         answer = self.dispatcher.enqueue(entry, self.now)
         joined = thread_time()
         assert not isinstance(answer, Shed)
         times = {"settle": settled - before, "next": left - settled, "enqueue": joined - joining}
+        times["nodes"] = (before - giving) + (sent - sending)
         return {"dispatch": sum(times.values()), **times}
 
 

@@ -53,7 +53,7 @@ class NodeModel:
             completions=round(completions),
             tokens=round(rate * duration_s * self._noisy()),
             max_inflight=round(start),
-            itl_p95_s=None if self.target_s is None else itl_s * self._noisy(),
+            itl_s=None if self.target_s is None else itl_s * self._noisy(),
             itl_target_s=self.target_s,
             queue_wait_p95_s=wait_s if self.tells else None,
             kv_used=0.1 if self.tells else None,

@@ -38,7 +38,7 @@ def windows(draw: st.DrawFn) -> WindowSignals:
         completions=draw(st.integers(0, 300)),
         tokens=draw(st.integers(0, 10_000)),
         max_inflight=draw(st.integers(0, 300)),
-        itl_p95_s=draw(SECONDS),
+        itl_s=draw(SECONDS),
         itl_target_s=draw(st.sampled_from([None, 0.05, 0.1])),
         queue_wait_p95_s=draw(SECONDS),
         kv_used=draw(SHARES),
@@ -178,7 +178,7 @@ def test_a_node_that_keeps_latency_itself_is_not_held_to_gaps_or_its_own_queue()
     ours, stock = NodeLimiter(32, keeps_latency=True), NodeLimiter(32)
     for _ in range(100):
         for limiter in (ours, stock):
-            slow = replace(full(limiter), itl_p95_s=0.4, itl_target_s=0.05, queue_wait_p95_s=9.0)
+            slow = replace(full(limiter), itl_s=0.4, itl_target_s=0.05, queue_wait_p95_s=9.0)
             limiter.observe(slow)
     assert ours.limit == 32
     assert stock.limit == FLOOR

@@ -104,9 +104,3 @@ def test_a_node_that_began_anew_does_not_confuse() -> None:
     report = report_between(before, after)
     assert report.num_preemptions == 2
     assert report.queue_wait_p95_s is None
-
-
-def test_only_those_that_wait_on_two_pages_in_a_row_wait() -> None:
-    pages = [page(f"vllm:num_requests_waiting {n}") for n in (0, 4, 3)]
-    assert report_between(pages[0], pages[1]).num_waiting == 0
-    assert report_between(pages[1], pages[2]).num_waiting == 3

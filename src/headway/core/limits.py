@@ -102,7 +102,7 @@ class NodeLimiter:
             self._trend.forget()  # how it went with too much says nothing about less
 
     def _drift(self, window: WindowSignals) -> None:
-        gain = None if self._keeps_latency else self._trend.gain
+        gain = None if self._keeps_latency else self._trend.most_gain
         if gain is not None and gain < LEAST_GAIN and self._since_change >= PLATEAU_PACE:
             self._back_off(int(MOST_KEPT * self.limit), 0)
         elif self._has_room(window) and self._since_change >= self._pace(window, gain):
@@ -114,9 +114,9 @@ class NodeLimiter:
         return IN_USE * self.limit <= window.max_inflight <= max(1.1 * self.limit, self.limit + 1)
 
     def _learn(self, window: WindowSignals) -> None:
-        if window.itl_p95_s is not None and window.max_inflight <= FLOOR:
+        if window.itl_s is not None and window.max_inflight <= FLOOR:
             # Only where hardly less can be in flight: learnt under load, it would drift upward.
-            self._unloaded_itl_s = window.itl_p95_s
+            self._unloaded_itl_s = window.itl_s
         closeness = self._itl_closeness(window)
         if closeness is not None:
             self._itl.add(closeness)
@@ -159,6 +159,6 @@ class NodeLimiter:
 
     def _itl_closeness(self, window: WindowSignals) -> float | None:
         """Return the gaps between tokens as a share of what was promised; above 1 is too slow."""
-        if self._keeps_latency or window.itl_p95_s is None or window.itl_target_s is None:
+        if self._keeps_latency or window.itl_s is None or window.itl_target_s is None:
             return None
-        return window.itl_p95_s / max(window.itl_target_s, STRETCH * self._unloaded_itl_s)
+        return window.itl_s / max(window.itl_target_s, STRETCH * self._unloaded_itl_s)

@@ -1,5 +1,7 @@
 """How is it lately, and does more of one bring more of the other?"""
 
+from math import sqrt
+
 NEWEST_SHARE = 0.25
 MEMORY = 30
 """Windows over which two series are compared."""
@@ -34,7 +36,8 @@ class Trend:
     def forget(self) -> None:
         """What was seen is no longer how it is."""
         self._seen = 0
-        self._x = self._y = self._variance = self._covariance = 0.0
+        self._x = self._y = 0.0
+        self._xx = self._xy = self._yy = 0.0
 
     def add(self, x: float, y: float) -> None:
         """Count a pair."""
@@ -43,15 +46,19 @@ class Trend:
         off_x, off_y = x - self._x, y - self._y
         self._x += share * off_x
         self._y += share * off_y
-        self._variance = (1 - share) * (self._variance + share * off_x * off_x)
-        self._covariance = (1 - share) * (self._covariance + share * off_x * off_y)
+        self._xx = (1 - share) * (self._xx + share * off_x * off_x)
+        self._xy = (1 - share) * (self._xy + share * off_x * off_y)
+        self._yy = (1 - share) * (self._yy + share * off_y * off_y)
 
     @property
-    def gain(self) -> float | None:
-        """Relative gain of y per relative gain of x: 1 is in proportion, 0 or less is in vain.
+    def most_gain(self) -> float | None:
+        """Relative gain of y per relative gain of x, at most: 1 is in proportion, 0 is in vain.
 
-        None while too little was seen, or x hardly moved.
+        The slope plus half its standard error. None while too little was seen, or x hardly moved.
         """
-        if self._seen < MEMORY // 2 or self._variance <= (LEAST_SPREAD * self._x) ** 2:
+        if self._seen < MEMORY // 2 or self._xx <= (LEAST_SPREAD * self._x) ** 2 or self._y <= 0:
             return None
-        return self._covariance / self._variance * self._x / self._y if self._y > 0 else 0.0
+        slope = self._xy / self._xx
+        unexplained = max(0.0, self._yy / self._xx - slope * slope)
+        error = sqrt(unexplained / min(self._seen, MEMORY))
+        return (slope + error / 2) * self._x / self._y

@@ -6,6 +6,9 @@ WINDOW_S, WINDOW_COMPLETIONS, WINDOW_TOKENS = 1.0, 20, 500
 QUEUE_TARGET_S = 0.05
 """Longest wait inside a node, from arrival to the first step: there, no tier overtakes another."""
 
+QUEUE_SHARE = 0.02
+"""Share of what is in flight that may wait inside at each moment."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSignals:
@@ -16,8 +19,8 @@ class WindowSignals:
     tokens: int = 0
     """Generated ones."""
     max_inflight: int = 0
-    itl_p95_s: float | None = None
-    """Between two tokens of a stream, of the most urgent tier there that has a target."""
+    itl_s: float | None = None
+    """Mean time between two tokens of a stream, of the most urgent tier there with a target."""
     itl_target_s: float | None = None
     """That tier's target; None: nobody there was promised one."""
     queue_wait_p95_s: float | None = None
@@ -44,12 +47,13 @@ class WindowSignals:
     def queue_closeness(self) -> float | None:
         """How near what waits inside comes to being a queue; above 1 it is one. None: not told.
 
-        Everybody waits for the step under way, which is long on a slow node; so it takes both a
-        wait that is too long and somebody who waits at each moment.
+        Everybody waits for the step under way, which is long on a slow node, and some always do on
+        a large one; so it takes both a wait that is too long and too many who wait at each moment.
         """
         if self.queue_wait_p95_s is None:
             return None
-        return min(self.queue_wait_p95_s / QUEUE_TARGET_S, self.num_waiting_inside)
+        number = self.num_waiting_inside / max(1.0, QUEUE_SHARE * self.max_inflight)
+        return min(self.queue_wait_p95_s / QUEUE_TARGET_S, number)
 
     @property
     def told(self) -> frozenset[str]:

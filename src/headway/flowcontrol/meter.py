@@ -1,20 +1,15 @@
 """What does this gateway see of a node, window by window?
 
-Counts what goes through, and keeps what the node's own page said last. Gaps between tokens are
-counted in logarithmic buckets, so that a token costs one addition.
+Counts what goes through, and keeps what the node's own page said last.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor, log2
 
 from headway.core.limits import WindowSignals, window_is_over
 
-BUCKETS_PER_OCTAVE = 8
-SHORTEST_GAP_S = 1e-6
 LEAST_GAPS = 20
-"""Gaps of one tier from which a percentile says something."""
-PERCENTILE = 0.95
+"""Gaps of one tier from which their mean says something."""
 FRESH_S = 6.0
 """How long what a node said of itself holds: three probes."""
 
@@ -41,13 +36,15 @@ class NodeMeter:
         self._targets = tuple(itl_targets_s)
         self._since: float | None = None
         self._report, self._reported_at = _NO_REPORT, 0.0
+        self._waiting: int | None = None
         self._clear(0)
 
     def _clear(self, inflight: int) -> None:
         self.max_inflight = inflight
         self.tokens = self.completions = self._preemptions = 0
         self.failed = False
-        self._gaps: list[dict[int, int]] = [{} for _ in self._targets]
+        self._num_gaps = [0] * len(self._targets)
+        self._gaps_s = [0.0] * len(self._targets)
 
     def began(self, inflight: int) -> None:
         """One more was sent; so many are in flight now."""
@@ -57,13 +54,18 @@ class NodeMeter:
     def tokens_came(self, rank: int, num_tokens: int, gap_s: float | None = None) -> None:
         """Count generated tokens; `gap_s` is the time since those before, None when unknown."""
         self.tokens += num_tokens
-        if gap_s is not None and num_tokens > 0 and self._targets[rank] is not None:
-            gap = max(SHORTEST_GAP_S, gap_s / num_tokens)
-            bucket, gaps = floor(log2(gap) * BUCKETS_PER_OCTAVE), self._gaps[rank]
-            gaps[bucket] = gaps.get(bucket, 0) + num_tokens
+        if gap_s is not None:
+            self._num_gaps[rank] += num_tokens
+            self._gaps_s[rank] += gap_s
 
     def reported(self, report: NodeReport, now: float) -> None:
-        """Take what the node says of itself."""
+        """Take what the node says of itself.
+
+        Of its queue only what two reports in a row show counts: a request that has just come in
+        waits for the step under way everywhere.
+        """
+        waiting = (report.num_waiting, self._report.num_waiting)
+        self._waiting = min((n for n in waiting if n is not None), default=None)
         self._report, self._reported_at = report, now
         self._preemptions += 0 if report.num_preemptions is None else report.num_preemptions
 
@@ -83,13 +85,13 @@ class NodeMeter:
 
     def _signals(self, duration_s: float, now: float) -> WindowSignals:
         report = self._report if now - self._reported_at <= FRESH_S else _NO_REPORT
-        itl_p95_s, target_s = self._itl()
+        itl_s, target_s = self._itl()
         return WindowSignals(
             duration_s=duration_s,
             completions=self.completions,
             tokens=self.tokens,
             max_inflight=self.max_inflight,
-            itl_p95_s=itl_p95_s,
+            itl_s=itl_s,
             itl_target_s=target_s,
             queue_wait_p95_s=self._queue_wait_s(report, duration_s),
             kv_used=report.kv_used,
@@ -98,10 +100,16 @@ class NodeMeter:
         )
 
     def _itl(self) -> tuple[float | None, float | None]:
-        """Return 95th percentile and target of the most urgent tier that has both."""
-        for target, gaps in zip(self._targets, self._gaps, strict=True):
-            if target is not None and sum(gaps.values()) >= LEAST_GAPS:
-                return _percentile(gaps), target
+        """Return mean gap and target of the most urgent tier that has both.
+
+        The mean, as the target is one. Single gaps are as long as a step with a full chunk of
+        prefill in it, however few are in flight.
+        """
+        for target, number, total_s in zip(
+            self._targets, self._num_gaps, self._gaps_s, strict=True
+        ):
+            if target is not None and number >= LEAST_GAPS:
+                return total_s / number, target
         return None, None
 
     def _queue_wait_s(self, report: NodeReport, duration_s: float) -> float | None:
@@ -110,16 +118,6 @@ class NodeMeter:
         The measured one is of requests that have ended, so a queue shows in it only later.
         """
         waits = [] if report.queue_wait_p95_s is None else [report.queue_wait_p95_s]
-        if report.num_waiting is not None:
-            waits.append(report.num_waiting * duration_s / max(1, self.completions))
+        if report.num_waiting is not None and self._waiting is not None:
+            waits.append(self._waiting * duration_s / max(1, self.completions))
         return max(waits, default=None)
-
-
-def _percentile(gaps: dict[int, int]) -> float:
-    """Return the `PERCENTILE` of the gaps in seconds, interpolated within its bucket."""
-    rank, below = PERCENTILE * sum(gaps.values()), 0
-    for bucket in sorted(gaps):
-        if below + gaps[bucket] >= rank:
-            return float(2 ** ((bucket + (rank - below) / gaps[bucket]) / BUCKETS_PER_OCTAVE))
-        below += gaps[bucket]
-    raise ValueError("no gaps")

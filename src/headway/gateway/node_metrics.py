@@ -65,17 +65,12 @@ def read_page(page: bytes) -> NodePage:
 
 
 def report_between(before: NodePage | None, page: NodePage) -> NodeReport:
-    """Return what happened between two pages of one node; `before` is None for the first.
-
-    Of the queue only what both pages show counts, because a request that has just come in waits for
-    a moment everywhere.
-    """
+    """Return what happened between two pages of one node; `before` is None for the first."""
     if before is None:
         before = page
-    waiting = [n for n in (before.num_waiting, page.num_waiting) if n is not None]
     return NodeReport(
         queue_wait_p95_s=_queue_wait_s(before, page),
-        num_waiting=int(min(waiting)) if waiting else None,
+        num_waiting=None if page.num_waiting is None else int(page.num_waiting),
         kv_used=page.kv_used,
         num_preemptions=_grown(before.num_preemptions, page.num_preemptions),
     )
