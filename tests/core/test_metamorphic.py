@@ -6,6 +6,7 @@ Numbers are dyadic, so that equal means equal, not close.
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from tests.core.scenario import PATIENT, Arrival, Run, play, request
 
 TENANTS = "abcd"
 WEIGHTS = {"a": 1.0, "b": 2.0, "c": 0.5, "d": 4.0}
+Curve = list[tuple[int, int]]
+"""(All service, one tenant's service), dispatch by dispatch."""
 
 
 @st.composite
@@ -91,6 +94,30 @@ def test_m4_shifting_time_shifts_the_schedule(load: list[Arrival], shift: int) -
 
 
 @given(
+    st.lists(st.integers(1, 20), min_size=30, max_size=60),
+    st.lists(st.integers(1, 20), min_size=30, max_size=60),
+    st.sampled_from([0.5, 1.0, 2.0]),
+)
+def test_m5_twice_the_weight_never_brings_less_and_in_the_end_twice_as_much(
+    costs_f: list[int], costs_g: list[int], weight: float
+) -> None:
+    """f's share rises to 2 w / (2 w + 1), within G = c_max of each at all times."""
+    single, double = (service_by_weight(costs_f, costs_g, factor * weight) for factor in (1, 2))
+    largest = max(*costs_f, *costs_g)
+    for curve, w in ((single, weight), (double, 2 * weight)):
+        assert all(abs(own - total * w / (w + 1)) <= 2 * largest for total, own in curve)
+    # Compared where both had received as much in all, as far as both tenants waited.
+    for total in range(0, min(single[-1][0], double[-1][0]) - 2 * largest):
+        assert at_total(double, total) >= at_total(single, total) - largest
+
+
+def service_by_weight(costs_f: list[int], costs_g: list[int], weight: float) -> Curve:
+    """Return the curve of f, which has this weight, beside g of weight 1."""
+    entries = {f"f-{n}": ("f", cost, weight) for n, cost in enumerate(costs_f)}
+    return served(entries | {f"g-{n}": ("g", cost, 1.0) for n, cost in enumerate(costs_g)})
+
+
+@given(
     st.lists(st.integers(1, 20), min_size=20, max_size=60),
     st.lists(st.integers(1, 20), min_size=20, max_size=60),
 )
@@ -105,29 +132,33 @@ def test_m6_splitting_a_tenant_with_its_weight_gains_nothing(
         assert abs(at_total(whole, total) - at_total(split, total)) <= 2 * 4 * largest
 
 
-def joint_service(costs_f: list[int], costs_g: list[int], *, halves: bool) -> list[tuple[int, int]]:
-    """Return (all service, f's service) after each dispatch while f and g both wait."""
-    queue = FairQueue()
+def joint_service(costs_f: list[int], costs_g: list[int], *, halves: bool) -> Curve:
+    """Return the curve of f, or of its halves, beside g."""
     entries: dict[str, tuple[str, int, float]] = {}
     for number, cost in enumerate(costs_f):
         tenant, weight = (f"f{number % 2}", 0.5) if halves else ("f", 1.0)
         entries[f"f-{number}"] = (tenant, cost, weight)
-    for number, cost in enumerate(costs_g):
-        entries[f"g-{number}"] = ("g", cost, 1.0)
+    return served(entries | {f"g-{n}": ("g", cost, 1.0) for n, cost in enumerate(costs_g)})
+
+
+def served(entries: dict[str, tuple[str, int, float]]) -> Curve:
+    """Return (all service, f's service) after each dispatch while all tenants wait."""
+    queue = FairQueue()
+    waiting = Counter(tenant for tenant, _, _ in entries.values())
     for number, (name, (tenant, cost, weight)) in enumerate(entries.items()):
         queue.push(name, tenant, weight=weight, cost=cost, key=float(number))
-    waiting = {tenant for tenant, _, _ in entries.values()}
     total, own, curve = 0, 0, [(0, 0)]
-    while {entries[name][0] for name in queue.in_order()} == waiting:
+    while min(waiting.values()) > 0:
         name = queue.pop() or ""
         queue.charge(*entries[name])
+        waiting[entries[name][0]] -= 1
         total += entries[name][1]
         own += entries[name][1] if name.startswith("f") else 0
         curve.append((total, own))
     return curve
 
 
-def at_total(curve: list[tuple[int, int]], total: int) -> int:
+def at_total(curve: Curve, total: int) -> int:
     """Return f's service once all service had reached `total`, or at the end of the curve."""
     return next((own for reached, own in curve if reached >= total), curve[-1][1])
 

@@ -6,9 +6,10 @@ rank and tenant was served is counted in prices, by step.
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass
 from itertools import count
 
-from headway.core.predictor import StepCoefficients, StepFeatures
+from headway.core.predictor import StepCoefficients, StepTimePredictor
 from headway.core.request import RequestState
 from headway.core.step import StepLimits, TierLimits
 from headway.engine.request import EngineRequest
@@ -21,7 +22,20 @@ from headway.kv.cache import KVCache
 
 BUDGET = 64
 EOS = 0
-TIMELESS = StepCoefficients(0.0)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How long steps take, and what the scheduler believes."""
+
+    actual: StepCoefficients
+    prior: StepCoefficients | None = None
+    """By what steps are budgeted in time; None: they are not."""
+    learns: bool = True
+    """Whether the scheduler is told how long steps took."""
+
+
+TIMELESS = Machine(StepCoefficients(0.0))
 """Steps that take no time: for tests in which it does not matter."""
 
 
@@ -36,7 +50,7 @@ class Drive:
         slots: int = 64,
         caching: bool = False,
         budget: int = BUDGET,
-        machine: StepCoefficients = TIMELESS,
+        machine: Machine = TIMELESS,
         max_preemptions: int = 3,
         fcfs: bool = False,
     ) -> None:
@@ -51,6 +65,7 @@ class Drive:
             num_ranks=len(tiers),
             fcfs=fcfs,
             max_preemptions=max_preemptions,
+            predictor=None if machine.prior is None else StepTimePredictor(machine.prior),
         )
         self.now = 0.0
         self.machine = machine
@@ -110,7 +125,8 @@ class Drive:
         """Run a step, of which there must be one. Those of `failing` that it computes fail."""
         step = self.scheduler.schedule(self.now)
         assert step is not None
-        self.now += self.machine.time_s(features(step))
+        took_s = self.machine.actual.time_s(step.plan.features)
+        self.now += took_s
         served = [0.0] * len(self.scheduler.limits.tiers)
         sampled = {}
         for computed in step.slices:
@@ -124,7 +140,8 @@ class Drive:
                 self.emitted.append((self.now, computed.sequence_id))
         self.service.append(served)
         failed = {name: "failed" for name in sampled if name in failing}
-        self.scheduler.update(step, StepResult(sampled, failed))
+        elapsed_s = took_s if self.machine.learns else None
+        self.scheduler.update(step, StepResult(sampled, failed), elapsed_s)
         if len(self.service) % (1 + self.kv.num_blocks // 128) == 0:
             # Linear in blocks, so the more rarely the more there are.
             self.scheduler.check_integrity()
@@ -142,14 +159,3 @@ class Drive:
         finished = [i for i, s in self.sequences.items() if s.state is RequestState.FINISHED]
         for sequence_id in finished:
             del self.sequences[sequence_id]
-
-
-def features(step: ScheduledStep) -> StepFeatures:
-    """Return what the time of a step depends on."""
-    found = StepFeatures()
-    for computed in step.slices:
-        if computed.start >= computed.num_prompt_tokens:
-            found = found.plus_decode(computed.start)
-        else:
-            found = found.plus_prefill(computed.end - computed.start, computed.start)
-    return found

@@ -15,12 +15,13 @@ from headway.core.request import RequestState
 from headway.core.step import TierLimits
 from headway.engine.sequence import Sequence
 from tests.core.windows import Rise
-from tests.engine.drive import BUDGET, Drive
+from tests.engine.drive import BUDGET, Drive, Machine
 
-MACHINE = StepCoefficients(
+MODEL = StepCoefficients(
     base_s=0.0149, token_s=8.1e-5, decode_s=1.4e-5, decode_context_s=1.1e-7, prefill_work_s=1e-8
 )
 """About a Llama-3-8B on an A100 (`algorithms.md` §1.3)."""
+MACHINE = Machine(MODEL)
 FLOORS = (0.15, 0.05)
 
 
@@ -125,7 +126,7 @@ def test_m1_bulk_adds_one_iteration_and_the_floors_however_much_there_is() -> No
         with_bulk <= steps * flooded.longest_s
         for with_bulk, steps in zip(flooded.ttft_s, most, strict=True)
     )
-    full_step = MACHINE.base_s + BUDGET * (MACHINE.token_s + MACHINE.decode_s) + 0.005
+    full_step = MODEL.base_s + BUDGET * (MODEL.token_s + MODEL.decode_s) + 0.005
     assert flooded.longest_s <= full_step
 
 
