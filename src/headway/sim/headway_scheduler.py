@@ -12,6 +12,7 @@ from math import inf
 
 from headway.core.ordering import order_key
 from headway.core.predictor import StepFeatures, StepTimePredictor
+from headway.core.promise import tier_limits, tier_promises
 from headway.core.step import StepLimits
 from headway.core.tier import Tiers
 from headway.engine.calibration import FastestSteps
@@ -27,6 +28,9 @@ from headway.sim.counted_tokens import CountedTokens
 from headway.sim.counting_kv import CountingKV
 from headway.sim.scheduler import Emission, PolicySetup, SchedulerStats, SimRequest, SimStep
 
+SHARE_OF_PACE = 0.5
+"""Where targets are kept, a step that is late anyway takes at most this share of the tightest time
+per token, so that it catches up."""
 _EOS = 1
 _MORE, _LAST = SampledToken(0), SampledToken(_EOS)
 
@@ -45,6 +49,7 @@ class HeadwayScheduler:
     def __init__(self, setup: PolicySetup) -> None:
         shape = setup.shape
         self._tiers = setup.tiers
+        self._keep_targets = setup.keep_targets
         self._options = EngineOptions(
             max_num_seqs=shape.max_num_seqs,
             max_num_batched_tokens=shape.max_num_batched_tokens,
@@ -98,6 +103,7 @@ class HeadwayScheduler:
             budget_tokens=self._options.max_num_batched_tokens,
             predicted_s=self._predictor.predict(step.plan.features),
             budget_s=None if step.plan.budget_s == inf else step.plan.budget_s,
+            safety=self._predictor.safety,
         )
 
     def done(self, step: SimStep, now: float, step_s: float) -> Seq[Emission]:
@@ -140,7 +146,20 @@ class HeadwayScheduler:
         assert bool(self._live) == self._scheduler.has_unfinished, "a request is lost"
 
     def _limits(self) -> StepLimits:
-        return step_limits(self._options, self._num_blocks, self._fastest)
+        """What the engine makes of its measurements, or of the targets as they are configured."""
+        limits = step_limits(self._options, self._num_blocks, self._fastest)
+        if not self._keep_targets:
+            return limits
+        tiers = self._tiers.all
+        kept = tier_limits(
+            tiers,
+            tier_promises(0.0, self._tiers),
+            max_num_seqs=limits.max_num_seqs,
+            num_blocks=self._num_blocks,
+        )
+        paces = [tier.target.tpot_s for tier in tiers if tier.target.tpot_s is not None]
+        min_step_s = min([limits.min_step_s, *(SHARE_OF_PACE * pace for pace in paces)])
+        return replace(limits, tiers=kept, min_step_s=min_step_s)
 
     def _token(self, computed: SequenceSlice) -> SampledToken:
         """The model ends an answer at its true length."""

@@ -211,7 +211,7 @@ class Recorder:
                 totals.num_budgeted += 1
                 totals.budgeted_s += step.predicted_s
                 totals.time_budget_s += step.budget_s
-                totals.num_late += running.took_s > step.budget_s
+                totals.num_late += running.took_s > step.safety * step.budget_s
 
     def ended(self, call: Call) -> None:
         """A request has its outcome."""

@@ -185,6 +185,9 @@ class NodesConfig(Section, frozen=True, kw_only=True):
     """Most requests that the gateway keeps at one node; null: what the node reports, or learns."""
     first_limit: _Count | None = None
     """Where the gateway's limit of a node that reports nothing starts; null: as it always does."""
+    keep_targets: bool = True
+    """Whether headway's engine keeps the tiers' targets as configured; false: it stretches them on
+    a slow machine, as the embedded engine does."""
     predictor_error: _Above0 = 1.0
     """Factor on the step times that the engine's predictor learns from; 1 is the truth."""
     retry_s: _AtLeast0 = 1.0

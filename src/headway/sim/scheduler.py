@@ -59,7 +59,9 @@ class SimStep:
     predicted_s: float | None = None
     """How long the policy thinks it takes; None: it does not predict."""
     budget_s: float | None = None
-    """How long it may take; None: no bound in time."""
+    """How long it may be predicted to take; None: no bound in time."""
+    safety: float = 1.0
+    """How many times as long it may really take before it is late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,8 @@ class PolicySetup:
 
     shape: EngineShape
     tiers: Tiers = field(default_factory=Tiers)
+    keep_targets: bool = True
+    """Keep the tiers' targets as they are, rather than stretch them on a slow machine."""
     knobs: dict[str, float] = field(default_factory=dict)
     """The policy's own settings, from the scenario's `[policy]`; every policy ignores others'."""
     measure: Callable[[StepFeatures], float] = A100_LLAMA3_8B.time_s

@@ -93,7 +93,11 @@ class World:
             enable_prefix_caching=nodes.enable_prefix_caching,
         )
         return PolicySetup(
-            shape=shape, tiers=self._tiers, knobs=self.scenario.policy, measure=measure
+            shape=shape,
+            tiers=self._tiers,
+            keep_targets=nodes.keep_targets,
+            knobs=self.scenario.policy,
+            measure=measure,
         )
 
     def _new_gateway(self) -> Gateway:
