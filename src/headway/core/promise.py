@@ -4,8 +4,8 @@ The configured targets are those of a fast machine. Where the tightest of them w
 short that reading the weights is most of them, all are stretched by one factor.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from headway.core.step import TierLimits
@@ -69,4 +69,17 @@ def tier_limits(
             recent_s=promise.recent_s,
         )
         for tier, promise in zip(tiers, promises, strict=True)
+    )
+
+
+def without_idle_reserves(
+    tiers: tuple[TierLimits, ...], recent: Collection[int]
+) -> tuple[TierLimits, ...]:
+    """Return the limits with nothing kept free for tiers of which no request came for a while.
+
+    The first that comes again may have to preempt; those after it find their reserve.
+    """
+    return tuple(
+        tier if rank in recent else replace(tier, reserved_slots=0, reserved_blocks=0)
+        for rank, tier in enumerate(tiers)
     )

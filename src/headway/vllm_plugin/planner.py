@@ -12,7 +12,12 @@ from headway.core.batching import plan_step
 from headway.core.cost import Prices
 from headway.core.ordering import order_key
 from headway.core.predictor import StepCoefficients, StepFeatures, StepTimePredictor
-from headway.core.promise import efficient_s, tier_limits, tier_promises
+from headway.core.promise import (
+    efficient_s,
+    tier_limits,
+    tier_promises,
+    without_idle_reserves,
+)
 from headway.core.step import Memory, StepInput, StepLimits, StepPlan, Wait
 from headway.core.tier_books import TierBooks
 from headway.core.waiting_line import WaitingLine
@@ -164,7 +169,10 @@ class Planner:
         self._follow_machine()
         step = self._step_input(running, memory, now, begins_at)
         limits = replace(
-            self.limits, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens
+            self.limits,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            tiers=without_idle_reserves(self.limits.tiers, step.recent),
         )
         plan = plan_step(step, limits)
         leaving = self._busy_victims(step, limits, plan)

@@ -24,13 +24,13 @@ class Settings:
     tiers: Tiers = field(default_factory=Tiers)
     max_preemptions: int = 3
     """A request preempted this often is then protected until it ends."""
-    efficiency: float = 0.75
+    efficiency: float = 0.72
     """Least tokens per second, over those of a full step, that the tightest target must leave;
     where it does not, all targets are stretched. Higher: more throughput, longer gaps."""
     min_efficiency: float = 0.6
     """The same of a step whose critical tokens are late already, or that computes a critical
     prompt."""
-    ttft_share: float = 0.2
+    ttft_share: float = 0.25
     """Share of a TTFT target that an arrival may spend waiting for the step under way."""
 
     def __post_init__(self) -> None:
