@@ -162,6 +162,8 @@ class Backlog:
         """Raise AssertionError naming what is off. Linear; for tests."""
         entries = [entry for entry, _ in self._entries.values()]
         assert self.tokens == sum(entry.tokens for entry in entries), "tokens have drifted"
+        cost = sum(entry.cost for entry in entries)
+        assert abs(cost - self.cost) <= 1e-6 * max(1.0, cost), "cost has drifted"
         held = sum(len(holding.newest) for holding in self._holdings.values())
         assert held == len(entries), "a request is counted twice or nowhere"
         assert set(self._holdings) == {entry.tenant for entry in entries}, "a tenant is left over"
