@@ -225,3 +225,12 @@ def test_keys_are_read_from_the_environment_and_open_other_hosts() -> None:
 def test_node_urls_lose_their_final_slash() -> None:
     config = parse_config({"nodes": [{**NODE, "url": "https://h/base/"}]}, environ={})
     assert config.nodes[0].url == "https://h/base"
+
+
+def test_least_efficiency_is_at_most_the_usual_one() -> None:
+    with pytest.raises(ConfigError, match=r"engine\.min_efficiency: must not be above"):
+        load_config(None, {"engine.efficiency": 0.5})
+    config = load_config(None, {"engine.efficiency": 0.5, "engine.min_efficiency": 0.4})
+    assert config.engine.efficiency == 0.5
+    with pytest.raises(ConfigError, match=r"engine\.efficiency"):
+        load_config(None, {"engine.efficiency": 1.0})

@@ -12,7 +12,7 @@ from headway.core.predictor import StepCoefficients, StepFeatures
 from headway.core.promise import TTFT_SHARE, tier_promises
 from headway.core.tier import Tiers
 from headway.engine.byte_tokenizer import ByteTokenizer
-from headway.engine.calibration import EFFICIENCY, FastestSteps, measure_steps
+from headway.engine.calibration import FastestSteps, measure_steps
 from headway.engine.engine import LLMEngine
 from headway.engine.fake_runner import FakeRunner
 from headway.engine.options import EngineOptions
@@ -112,7 +112,7 @@ def steps_of(shortest_s: float, longest_s: float) -> FastestSteps:
 
 def test_a_fast_machine_keeps_the_configured_targets() -> None:
     """And an arrival waits at most a share of its TTFT for the step under way."""
-    critical, normal, bulk = tier_promises(steps_of(0.002, 0.04).efficient_s(EFFICIENCY), Tiers())
+    critical, normal, bulk = tier_promises(steps_of(0.002, 0.04).efficient_s(0.97), Tiers())
     assert critical.target == Tiers().by_rank(0).target
     assert critical.recent_s == pytest.approx(TTFT_SHARE * 0.5)
     assert normal.recent_s == pytest.approx(TTFT_SHARE * 2.0)
@@ -122,7 +122,7 @@ def test_a_fast_machine_keeps_the_configured_targets() -> None:
 def test_a_slow_machine_stretches_all_targets_alike() -> None:
     """So that the tightest leaves steps about as efficient as full ones."""
     slow = steps_of(0.03, 0.6)
-    promises = tier_promises(slow.efficient_s(EFFICIENCY), Tiers())
+    promises = tier_promises(slow.efficient_s(0.97), Tiers())
     targets = [promise.target for promise in promises]
     tightest = targets[CRITICAL].tpot_s
     assert tightest is not None
@@ -132,7 +132,7 @@ def test_a_slow_machine_stretches_all_targets_alike() -> None:
     assert targets[BULK].tpot_s is None
     assert promises[CRITICAL].recent_s == pytest.approx(TTFT_SHARE * 0.5 * stretch)
     tokens_per_s = (tightest - 0.03) / tightest
-    assert tokens_per_s == pytest.approx(EFFICIENCY * (0.6 - 0.03) / 0.6)
+    assert tokens_per_s == pytest.approx(0.97 * (0.6 - 0.03) / 0.6)
 
 
 @given(st.floats(0.001, 1.0), st.floats(1.0, 50.0), st.floats(0.0, 1.0))

@@ -204,6 +204,9 @@ def _check_engine(config: Config) -> None:
             "engine.max_num_batched_tokens",
             f"must be at least engine.max_num_seqs, {engine.max_num_seqs}: one token for each",
         )
+    if engine.min_efficiency > engine.efficiency:
+        text = f"must not be above engine.efficiency, {engine.efficiency:g}"
+        raise ConfigError("engine.min_efficiency", text)
     if not config.nodes and engine.max_body_bytes < config.gateway.max_body_bytes:
         raise ConfigError(
             "engine.max_body_bytes",

@@ -18,6 +18,7 @@ _Seconds = Annotated[float, Meta(gt=0)]
 _Count = Annotated[int, Meta(ge=1)]
 _Bytes = Annotated[int, Meta(ge=1024)]
 _Share = Annotated[float, Meta(ge=0, lt=1)]
+_Efficiency = Annotated[float, Meta(gt=0, lt=1)]
 _Word = Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,31}$")]
 _Label = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 _Text = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -132,6 +133,14 @@ class EngineConfig(Section, frozen=True, kw_only=True):
     scheduling_policy: Annotated[
         Policy, Meta(description="Order of each iteration: `qos` by tier, `fcfs` by arrival.")
     ] = "qos"
+    efficiency: Annotated[
+        _Efficiency,
+        Meta(description="Share of a full iteration's tokens/s that latency targets must leave."),
+    ] = 0.97
+    min_efficiency: Annotated[
+        _Efficiency,
+        Meta(description="The same while a critical prompt is computed, or a token is late."),
+    ] = 0.8
     max_num_queued_reqs: Annotated[
         _Count, Meta(description="Most requests waiting in the engine; beyond it, 503.")
     ] = 1024

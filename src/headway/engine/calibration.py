@@ -18,10 +18,6 @@ MEASURE_S = 2.0
 """After this many seconds a length is not measured more often than `MIN_REPEATS` times."""
 NOTICEABLE = 0.95
 """A step counts as faster than those before it from this share of their time on."""
-EFFICIENCY = 0.97
-"""Least tokens per second, over those of a full step, that the tightest target must leave."""
-EFFICIENCY_BESIDE_PROMPT = 0.8
-"""The same of a step that lower tiers fill up beside a critical prompt, or that is late."""
 
 
 class FastestSteps:

@@ -33,6 +33,11 @@ class EngineOptions:
     """Seeds what is drawn for requests that bring no seed."""
     max_preemptions: int = 3
     """A sequence preempted this often is then protected until it ends."""
+    efficiency: float = 0.97
+    """Least tokens per second, over those of a full step, that the tightest target must leave;
+    where it leaves less, all targets are stretched. Higher: more throughput, longer gaps."""
+    min_efficiency: float = 0.8
+    """The same of a step that lower tiers fill up beside a critical prompt, or that is late."""
     calibrate: bool = True
     """Measure the iteration time at start and keep steps short enough for the tiers' targets."""
 
@@ -43,6 +48,11 @@ class EngineOptions:
         for name in ("max_model_len", "num_kv_blocks", "kv_cache_bytes"):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name))
+        for name in ("efficiency", "min_efficiency"):
+            if not 0 < getattr(self, name) < 1:
+                raise ConfigError(name, f"a share between 0 and 1, got {getattr(self, name)!r}")
+        if self.min_efficiency > self.efficiency:
+            raise ConfigError("min_efficiency", "must not be above efficiency")
         if self.scheduling_policy not in POLICIES:
             reason = f"must be one of {', '.join(POLICIES)}, got {self.scheduling_policy!r}"
             raise ConfigError("scheduling_policy", reason)

@@ -55,6 +55,8 @@ def run_engine(config: EngineConfig, tiers: Tiers) -> None:
         max_num_batched_tokens=config.max_num_batched_tokens,
         dtype=config.dtype,
         scheduling_policy=config.scheduling_policy,
+        efficiency=config.efficiency,
+        min_efficiency=config.min_efficiency,
         tiers=tiers,
     )
     for line in describe(engine):

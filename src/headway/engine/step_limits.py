@@ -2,7 +2,7 @@
 
 from headway.core.promise import TierPromise, tier_limits, tier_promises
 from headway.core.step import StepLimits, TierLimits
-from headway.engine.calibration import EFFICIENCY, EFFICIENCY_BESIDE_PROMPT, FastestSteps
+from headway.engine.calibration import FastestSteps
 from headway.engine.options import EngineOptions
 
 
@@ -18,7 +18,7 @@ def step_limits(
     if options.scheduling_policy != "fcfs":
         promises = tuple(TierPromise() for _ in options.tiers.all)
         if fastest is not None:
-            promises = tier_promises(fastest.efficient_s(EFFICIENCY), options.tiers)
+            promises = tier_promises(fastest.efficient_s(options.efficiency), options.tiers)
         tiers = tier_limits(
             options.tiers.all, promises, max_num_seqs=options.max_num_seqs, num_blocks=num_blocks
         )
@@ -27,5 +27,5 @@ def step_limits(
         max_num_batched_tokens=options.max_num_batched_tokens,
         tiers=tiers,
         enable_chunked_prefill=options.enable_chunked_prefill,
-        min_step_s=0.0 if fastest is None else fastest.efficient_s(EFFICIENCY_BESIDE_PROMPT),
+        min_step_s=0.0 if fastest is None else fastest.efficient_s(options.min_efficiency),
     )
