@@ -49,6 +49,13 @@ def test_a_long_prefill_leaves_half_to_those_behind() -> None:
     assert tokens(step) == {"long": 44, "short": 20}
 
 
+def test_what_those_behind_a_long_prompt_do_not_need_it_gets_back() -> None:
+    """G6: no token is left unused, whether the long one has begun or is admitted now."""
+    behind = waits("short", 1, 1, 4)
+    assert tokens(plan([prefill("long", 1, 0, 2000)], [behind])) == {"long": 60, "short": 4}
+    assert tokens(plan([], [waits("long", 1, 0, 2000), behind])) == {"long": 60, "short": 4}
+
+
 def test_an_owed_tier_gets_its_share_first() -> None:
     """G1: the floor is kept from the more urgent, in tokens."""
     tiers = (TierLimits(), TierLimits(floor=0.15), TierLimits(floor=0.05))

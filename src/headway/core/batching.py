@@ -10,7 +10,7 @@ from itertools import chain
 from operator import attrgetter
 
 from headway.core.budget import StepBudget
-from headway.core.draft import Draft
+from headway.core.draft import Draft, admitted
 from headway.core.step import Candidate, Resident, StepInput, StepLimits, StepPlan, Wait
 
 
@@ -79,8 +79,7 @@ class _Planner:
 
         Those are due that would be late after this step and another one as long.
         """
-        pending = self._decodes[rank]
-        if not pending:
+        if not (pending := self._decodes[rank]):
             return
         tokens, unbounded, room_s = self.budget.for_decodes(rank)
         base_s = self.budget.cost.slice_s(1, 0)
@@ -102,7 +101,7 @@ class _Planner:
     def _serve_prefills(self, rank: int, *, last_turn: bool = False) -> None:
         for resident in self._prefills[rank]:
             planned = self.draft.num_planned(resident.sequence_id)
-            if planned == resident.num_left or resident.sequence_id not in self.draft.residents:
+            if planned == resident.num_left or resident.sequence_id in self.draft.preempted:
                 continue
             context, begun = resident.num_computed + planned, planned > 0
             num_left = resident.num_left - planned
@@ -115,9 +114,9 @@ class _Planner:
     def _chunk(self, rank: int, num_left: int, room: int, *, share: bool) -> int:
         """Return how many of `num_left` tokens to compute where there is room for `room` of them.
 
-        The first prefill of a tier that does not end in this step leaves half to those behind it,
-        so that a short one never waits for a long one; nobody behind it, it gets the half back on
-        the last turn. Without chunking a prompt is computed whole, if need be as the only one.
+        The first of a tier that does not end in this step leaves half to those behind it, and gets
+        back on the last turn what those do not need: a short one never waits for a long one.
+        Without chunking a prompt is computed whole, if need be as the only one.
         """
         if room <= 0 or room == num_left:
             return room
@@ -133,7 +132,7 @@ class _Planner:
     def _overdue_ranks(self) -> list[int]:
         """Tiers owed their floor whose first candidate was overtaken as often as allowed."""
         heads = ((rank, next(self._waiting[rank].in_order(), None)) for rank in self._owed)
-        return [rank for rank, head in heads if head is not None and self._is_exhausted(head)]
+        return [rank for rank, head in heads if head and self._is_exhausted(head)]
 
     def _hold_for_overdue(self) -> None:
         """Admit nobody who would be in the way of those that are overdue and do not fit."""
@@ -174,6 +173,7 @@ class _Planner:
         wait = self.draft.admit(candidate, match, num_tokens) if num_tokens else Wait.TOKENS
         if wait is None:
             self._prefilled = True
+            self._prefills[rank].append(admitted(candidate, match))
             self._note_admitted(rank)
         return wait
 

@@ -70,20 +70,22 @@ class Draft:
     ) -> bool:
         """Plan `num_tokens` more of a resident, which take `seconds`, or return False.
 
-        `by_force` lets it take the blocks of anybody.
+        `by_force` lets it take the blocks of anybody. One admitted in this step takes nobody's.
         """
         sequence_id = resident.sequence_id
-        item = self.items.get(sequence_id)
-        planned = num_tokens if item is None else item.num_tokens + num_tokens
+        item = self.items.get(sequence_id, Item(sequence_id, 0))
+        planned = item.num_tokens + num_tokens
         blocks = self._room.to_grow(resident, resident.num_computed + planned)
         if blocks > 0:
             shortage = self._room.shortage_to_grow(resident, blocks)
-            if shortage > 0 and not self._make_room(resident, shortage, 0, by_force=by_force):
+            if shortage > 0 and (
+                item.is_admission or not self._make_room(resident, shortage, 0, by_force=by_force)
+            ):
                 self.waits[sequence_id] = Wait.BLOCKS
                 return False
             self._room.grow(resident, blocks)
         self.budget.take(resident.rank, num_tokens, seconds, prompt=resident.num_left > 1)
-        self.items[sequence_id] = Item(sequence_id, planned)
+        self.items[sequence_id] = item._replace(num_tokens=planned)
         return True
 
     # -- candidates -----------------------------------------------------------------------------
@@ -167,6 +169,15 @@ class Draft:
             del self.residents[victim]
             self.waits.pop(victim, None)
             self.preempted.append(victim)
+
+
+def admitted(candidate: Candidate, match: Match) -> Resident:
+    """Return what the candidate is once it was admitted on what it matched."""
+    c = candidate
+    computed = match.num_tokens
+    return Resident(
+        c.sequence_id, c.rank, c.arrival, c.num_tokens, computed, c.max_num_tokens, -1, c.protected
+    )
 
 
 def _oldest(step: StepInput, rank: int) -> str | None:

@@ -39,8 +39,9 @@ class Room:
         self._residents = [0] * len(tiers)
         self._blocks_used = [0] * len(tiers)
         for resident in residents:
-            target = resident.max_num_tokens if resident.protected else resident.num_tokens
-            blocks = memory.blocks_to_grow(resident.sequence_id, resident.num_computed, target)
+            blocks = memory.blocks_to_grow(
+                resident.sequence_id, resident.num_computed, _target(resident)
+            )
             self._promise(resident, blocks)
             self._blocks_used[resident.rank] += self._blocks(resident.num_computed)
 
@@ -62,12 +63,8 @@ class Room:
 
     def to_grow(self, resident: Resident, num_tokens: int) -> int:
         """Return the blocks to take, beyond those taken in this step, to hold `num_tokens`."""
-        if num_tokens == resident.num_tokens and not resident.protected:
-            return self._promised[resident.sequence_id]
-        blocks = self._memory.blocks_to_grow(
-            resident.sequence_id, resident.num_computed, num_tokens
-        )
-        return blocks - self._taken.get(resident.sequence_id, 0)
+        rest = self._blocks(_target(resident)) - self._blocks(num_tokens)
+        return max(0, self._promised[resident.sequence_id] - rest)
 
     def shortage_to_grow(self, resident: Resident, blocks: int) -> int:
         """Return how many blocks are lacking to take `blocks`; 0 or less: none."""
@@ -180,6 +177,6 @@ class Room:
         self._promise(candidate, rest)
 
 
-def _target(sequence: Candidate) -> int:
-    """Return the tokens whose blocks a candidate is promised."""
+def _target(sequence: Resident | Candidate) -> int:
+    """Return the tokens whose blocks a sequence is promised."""
     return sequence.max_num_tokens if sequence.protected else sequence.num_tokens
