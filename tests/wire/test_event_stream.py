@@ -42,6 +42,44 @@ def test_events_arrive_with_the_headers_that_proxies_need() -> None:
     assert "content-encoding" not in client.headers
 
 
+def test_a_stream_that_waits_too_long_starts_by_itself() -> None:
+    async def main() -> Client:
+        client = Client()
+        async with EventStream(
+            scope_of(), client.send, write_timeout_s=LONG_S, heartbeat_s=LONG_S
+        ) as stream:
+            stream.start_within(SHORT_S)
+            while not client.body:
+                client.news.clear()
+                await client.news.wait()
+            assert stream.started
+            await stream.event(b"1")
+            await stream.finish()
+        return client
+
+    client = asyncio.run(main())
+    assert client.body == COMMENT + frame(b"1") + DONE
+    assert [message["type"] for message in client.sent].count("http.response.start") == 1
+    assert client.complete
+
+
+def test_a_stream_that_started_does_not_start_again() -> None:
+    async def main() -> Client:
+        client = Client()
+        async with EventStream(
+            scope_of(), client.send, write_timeout_s=LONG_S, heartbeat_s=LONG_S
+        ) as stream:
+            stream.start_within(SHORT_S)
+            await stream.start()
+            await asyncio.sleep(2 * SHORT_S)
+            await stream.finish()
+        return client
+
+    client = asyncio.run(main())
+    assert client.body == DONE
+    assert [message["type"] for message in client.sent].count("http.response.start") == 1
+
+
 def test_comments_are_sent_while_nothing_comes() -> None:
     async def main() -> Client:
         client = Client()

@@ -67,8 +67,12 @@ class GatewayConfig(Section, frozen=True, kw_only=True):
         Meta(description="On SIGTERM, longest time for requests in progress to finish."),
     ] = 30.0
     heartbeat_s: Annotated[
-        _Seconds, Meta(description="Time between comments on a stream that waits in the queue.")
+        _Seconds, Meta(description="Time between comments on a stream that has nothing to tell.")
     ] = 10.0
+    status_timeout_s: Annotated[
+        _Seconds,
+        Meta(description="Longest wait before a stream begins; a failure after it is an event."),
+    ] = 30.0
     strict_tiers: Annotated[
         bool,
         Meta(description="Refuse (403) instead of lowering a tier that the key does not allow."),

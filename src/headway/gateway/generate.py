@@ -151,6 +151,7 @@ class Generator:
             headers=exchange.headers,
         )
         async with out:
+            out.start_within(self._config.status_timeout_s)
             try:
                 await self._relay(exchange, job, out)
             except (NodeError, ShedError, asyncio.CancelledError) as error:

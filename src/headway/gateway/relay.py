@@ -36,7 +36,8 @@ class Relay:
                     await self._hold()
                 return
             except TimeoutError:
-                await out.start()
+                if not out.started:
+                    await out.start()
         await self._hold()
 
     async def _hold(self) -> None:

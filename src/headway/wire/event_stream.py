@@ -93,9 +93,23 @@ class EventStream:
             await asyncio.sleep(0)
             raise WriteTimeoutError from None
 
+    def start_within(self, seconds: float) -> None:
+        """Start by itself, with a comment, unless started by then: whoever waits sees life."""
+        self._timer = self._loop.call_later(seconds, self._start_late)
+
+    def _start_late(self) -> None:
+        self.started = True
+        self._heartbeat = self._loop.create_task(self._start_and_beat())
+
+    async def _start_and_beat(self) -> None:
+        await self.start()
+        await self._write(COMMENT, more=True)
+
     async def start(self) -> None:
         """Send status 200 and the headers, and start to watch the time."""
         self.started = True
+        if self._timer is not None:
+            self._timer.cancel()
         head = [*SSE_HEADERS, *self._headers]
         await self._asgi_send({"type": "http.response.start", "status": 200, "headers": head})
         self._quiet_since = self._loop.time()
