@@ -8,7 +8,8 @@ HeadwayError
 │   ├── AuthenticationError      401: no key, or not a known one
 │   ├── PermissionDeniedError    403: known, but not entitled
 │   ├── ModelNotFoundError       404
-│   └── BodyTooLargeError        413
+│   ├── BodyTooLargeError        413
+│   └── EncodedBodyError         415
 └── ServerError              ours: a 5xx
     ├── OutOfBlocksError         the KV pool cannot hold what was asked of it
     ├── EngineDeadError          the engine stopped and cannot serve
@@ -85,6 +86,13 @@ class BodyTooLargeError(ClientError):
 
     status = 413
     default_code = "request_too_large"
+
+
+class EncodedBodyError(ClientError):
+    """The body is compressed; a small one could unpack to any size."""
+
+    status = 415
+    default_code = "unsupported_content_encoding"
 
 
 class ServerError(HeadwayError):

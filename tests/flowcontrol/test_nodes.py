@@ -65,6 +65,24 @@ def test_several_failures_in_a_row_take_a_node_out_and_one_does_not() -> None:
     assert one.place(0, 0.0) is None
 
 
+def test_a_request_that_may_be_the_cause_counts_once() -> None:
+    one = pool(8)
+    (node,) = one.nodes
+    one.probed(node, ("m",))
+    for _ in range(10):
+        one.failed(node, cause=1)
+        one.failed(node, cause=2)
+    assert state_of(node) is NodeState.UP
+    one.succeeded(node)
+    for cause in range(FAILURES_UNTIL_DOWN):
+        assert state_of(node) is NodeState.UP
+        one.failed(node, cause=cause)
+    assert state_of(node) is NodeState.DOWN
+    one.probed(node, ("m",))
+    one.failed(node, cause=0)
+    assert state_of(node) is NodeState.DOWN
+
+
 def test_after_failed_requests_a_node_serves_one_before_more() -> None:
     one = pool(8)
     (node,) = one.nodes

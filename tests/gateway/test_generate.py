@@ -140,7 +140,9 @@ def test_other_refusals() -> None:
             assert (answer.status, answer.headers["allow"]) == (405, "POST")
             answer = await running.get("/v2/nothing")
             assert (answer.status, answer.error["code"]) == (404, "unknown_url")
-            for name in ("X-Priority", "authorization"):
+            answer = await running.chat(("content-encoding", "gzip"))
+            assert (answer.status, answer.error["param"]) == (415, "Content-Encoding")
+            for name in ("X-Priority", "authorization", "x-request-id"):
                 answer = await running.chat((name, "bulk"), (name, "critical"))
                 assert (answer.status, answer.error["param"]) == (400, name)
             answer = await running.get("/v1/models/none")

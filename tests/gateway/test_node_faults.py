@@ -5,7 +5,7 @@ from collections import deque
 
 import pytest
 
-from headway.flowcontrol.nodes import NodeState
+from headway.flowcontrol.nodes import FAILURES_UNTIL_DOWN, NodeState
 from headway.gateway.fake_node import Behaviour, FakeNode
 from tests.gateway.harness import Answer, Running, eventually, gateway_before, run
 
@@ -258,22 +258,42 @@ def test_a_node_that_only_fails_is_taken_out_and_tried_again() -> None:
     async def scenario() -> None:
         node = FakeNode(behaviour=Behaviour(status=500))
         async with gateway_before(node) as running:
-            assert (await running.chat()).status == 502
-            assert len(node.received) == 2
-            second = asyncio.create_task(running.chat())
+            for seed in (1, 2):
+                assert (await running.chat(seed=seed)).status == 502
+            assert len(node.received) == 4
+            second = asyncio.create_task(running.chat(seed=3))
             await eventually(lambda: state_of(running) is NodeState.DOWN and running.queued() == 1)
-            assert len(node.received) == 3
+            assert len(node.received) == 5
             answer = await running.get("/ready")
             assert (answer.status, answer.error["code"]) == (503, "no_capacity")
             await running.probe()
             assert (await second).status == 502
-            assert (len(node.received), state_of(running)) == (4, NodeState.DOWN)
+            assert (len(node.received), state_of(running)) == (6, NodeState.DOWN)
             await running.probe()
             assert state_of(running) is NodeState.PROBATION
             assert running.gateway.pool.nodes[0].free() == [1, 1, 1]
             node.behaviour = Behaviour()
             assert (await running.chat()).status == 200
             assert state_of(running) is NodeState.UP
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "behaviour", [Behaviour(status=500), Behaviour(error_after=3)], ids=["500", "error-event"]
+)
+def test_one_request_that_a_node_fails_at_does_not_take_it_out(behaviour: Behaviour) -> None:
+    """However often its owner sends it again. A node that is silent or gone proves more."""
+
+    async def scenario() -> None:
+        node = FakeNode(behaviour=behaviour)
+        async with gateway_before(node) as running:
+            for _ in range(2 * FAILURES_UNTIL_DOWN):
+                await running.chat(stream=True, seed=1)
+            assert state_of(running) is NodeState.UP
+            node.behaviour = Behaviour(status=502)
+            await running.chat(seed=1)
+            assert state_of(running) is NodeState.DOWN
 
     run(scenario())
 

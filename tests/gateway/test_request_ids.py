@@ -43,6 +43,20 @@ def test_requests_of_one_id_do_not_meet() -> None:
     run(scenario())
 
 
+def test_an_id_may_come_again_after_its_end() -> None:
+    async def scenario() -> None:
+        node = FakeNode()
+        async with gateway_before(node) as running:
+            for tier in ("bulk", "critical"):
+                answer = await running.chat(ABC, ("x-priority", tier))
+                assert (answer.status, answer.headers["x-request-id"]) == (200, "abc")
+                assert running.record("abc").used_tier == tier
+            ids = [got.header("x-request-id") for got in node.received]
+            assert ids[0] != ids[1]
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("value", ["", "x" * 5000, "caf\xe9", "a\tb"])
 def test_an_id_that_is_not_fit_to_be_echoed_is_replaced(value: str) -> None:
     async def scenario() -> None:

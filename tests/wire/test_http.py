@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from headway.errors import BodyTooLargeError, InvalidRequestError
+from headway.errors import BodyTooLargeError, EncodedBodyError, InvalidRequestError
 from headway.wire.http import (
     ClientDisconnectError,
     read_body,
@@ -44,6 +44,20 @@ def test_a_body_announced_over_the_limit_is_refused_before_it_comes() -> None:
             await read_body(scope, Client().receive, 3)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("values", [["gzip"], ["identity, gzip"], ["identity", "br"], [""]])
+def test_a_compressed_body_is_refused_unread(values: list[str]) -> None:
+    scope = scope_of(headers=[("content-encoding", value) for value in values])
+    client = Client(leaves=True)
+    with pytest.raises(EncodedBodyError) as caught:
+        asyncio.run(read_body(scope, client.receive, 10))
+    assert (caught.value.status, caught.value.param) == (415, "Content-Encoding")
+
+
+def test_a_body_that_is_called_what_it_is_is_read() -> None:
+    scope = scope_of(headers=[("content-encoding", "Identity")])
+    assert asyncio.run(read_body(scope, Client(b"{}").receive, 10)) == b"{}"
 
 
 def test_a_client_that_leaves_before_the_end_of_its_body() -> None:

@@ -45,6 +45,21 @@ def test_a_path_finds_its_handler(path: str) -> None:
     assert client.headers["x-request-id"] == "mine"
 
 
+def test_two_request_ids_are_refused() -> None:
+    """Nobody can say which of the two the answer should carry."""
+
+    async def main() -> Client:
+        client = Client()
+        twice = [("x-request-id", "a"), ("x-request-id", "b")]
+        await ROUTER(scope_of("/a", headers=twice), client.receive, client.send)
+        return client
+
+    client = asyncio.run(main())
+    assert client.status == 400
+    assert json.loads(client.body)["error"]["param"] == "x-request-id"
+    assert client.headers["x-request-id"].startswith("req-")
+
+
 @pytest.mark.parametrize("path", ["/", "", "/a/", "/b", "/A", "//a"])
 def test_other_paths_are_unknown(path: str) -> None:
     client = ask(ROUTER, path, x_request_id="mine")

@@ -43,7 +43,9 @@ class Node:
         """The models it last said it serves."""
         self.held_until = 0.0
         self.failures = 0
-        """Requests that failed in a row."""
+        """Requests that failed in a row; one that is sent again counts once."""
+        self.causes: set[int] = set()
+        """Those of them that may be the cause themselves."""
         self.missed_probes = 0
         self.limiter = NodeLimiter(max_inflight)
         self.meter = NodeMeter([tier.target.tpot_s for tier in tiers.all])
@@ -101,6 +103,7 @@ class Node:
     def take_out(self, *, failed_requests: bool) -> None:
         """Send nothing more to it until a probe finds it well."""
         self.state = NodeState.DOWN
+        self.causes.clear()
         self._failed_requests = failed_requests
 
     def bring_back(self) -> None:
@@ -196,13 +199,22 @@ class NodePool:
     def succeeded(self, node: Node) -> None:
         """A request got an answer from the node."""
         node.failures = node.missed_probes = 0
+        node.causes.clear()
         if node.state is not NodeState.UP:
             node.state = NodeState.UP
             self._refresh(node)
             self.on_change()
 
-    def failed(self, node: Node) -> None:
-        """A request failed at the node: an error of its own, a lost connection or a time-out."""
+    def failed(self, node: Node, cause: int | None = None) -> None:
+        """A request failed at the node: an error of its own, a lost connection or a time-out.
+
+        `cause` identifies a request that may be at fault itself: failing again proves nothing more
+        about the node.
+        """
+        if cause in node.causes:
+            return
+        if cause is not None:
+            node.causes.add(cause)
         node.failures += 1
         node.meter.failed = True
         if node.failures >= FAILURES_UNTIL_DOWN or node.state is NodeState.PROBATION:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from headway.gateway.node_client import NodeFailedError
+from headway.gateway.node_client import NodeFailedError, NodeInternalError
 from headway.wire.usage import usage_of
 
 
@@ -178,7 +178,7 @@ def _decode(data: bytes) -> _Message:
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise NodeFailedError(f"the node sent broken JSON: {error}") from None
     if message.error is not UNSET and message.choices is UNSET:
-        raise NodeFailedError(_error_text(message.error))
+        raise NodeInternalError(_error_text(message.error))
     return message
 
 

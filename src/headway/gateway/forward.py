@@ -46,7 +46,7 @@ class Forwarder:
 
         The place at that node belongs to the exchange. Raises ShedError and each kind of NodeError.
         """
-        retries = Retries(self._pool)
+        retries = Retries(self._pool, job.order.body)
         while True:
             lease = await self._acquire(exchange, job, retries)
             node = lease.node
@@ -60,9 +60,9 @@ class Forwarder:
                 self._pool.succeeded(node)
                 return node, answer
 
-    def blame(self, node: Node, error: NodeError) -> None:
-        """Note that the node failed in the middle of an answer."""
-        blame(self._pool, node, error, self._clock.now())
+    def blame(self, node: Node, error: NodeError, job: Job) -> None:
+        """Note that the node failed in the middle of the answer to `job`."""
+        blame(self._pool, node, error, job.order.body, self._clock.now())
 
     async def _acquire(self, exchange: Exchange, job: Job, retries: Retries) -> Lease:
         """Wait in the queue; the place that is got belongs to the exchange."""

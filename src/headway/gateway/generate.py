@@ -170,7 +170,7 @@ class Generator:
         try:
             last = await self._pass_on(exchange, node, relay, out)
         except NodeError as error:
-            self._forward.blame(node, error)
+            self._forward.blame(node, error, job)
             raise
         finally:
             relay.stream.close()

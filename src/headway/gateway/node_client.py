@@ -4,6 +4,7 @@ NodeError
 ├── NodeRefusedError    nobody listens there: nothing was processed
 ├── NodeBusyError       it says that it is full or not ready (429, 503)
 ├── NodeFailedError     an error of its own (5xx), a lost connection, or nonsense
+│   └── NodeInternalError   it lives and says that this request failed (500, an error event)
 ├── NodeTimeoutError    silent for longer than the time limit
 └── NodeRejectedError   it blames the request (4xx); passed on, never retried
 """
@@ -44,6 +45,10 @@ class NodeBusyError(NodeError):
 
 class NodeFailedError(NodeError):
     """The node failed at this request: a 5xx, a lost connection, or an answer that is nonsense."""
+
+
+class NodeInternalError(NodeFailedError):
+    """The node lives, and failed at this request; the request itself may be the cause."""
 
 
 class NodeTimeoutError(NodeError):
@@ -201,7 +206,8 @@ async def _refusal(answer: aiohttp.ClientResponse) -> NodeError:
             # Nodes send numbers as code; OpenAI's clients expect a word.
             code = detail.code if isinstance(detail.code, str) else None
             return NodeRejectedError(status, message, detail.param, code)
-        return NodeFailedError(f"{status}: {message}")
+        kind = NodeInternalError if status == 500 else NodeFailedError
+        return kind(f"{status}: {message}")
 
 
 def _explain(body: bytes) -> _Detail:

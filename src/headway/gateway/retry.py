@@ -13,6 +13,7 @@ from headway.flowcontrol.nodes import Node, NodePool
 from headway.gateway.node_client import (
     NodeBusyError,
     NodeFailedError,
+    NodeInternalError,
     NodeRefusedError,
     NodeRejectedError,
 )
@@ -26,10 +27,11 @@ DEFAULT_HOLD_S = 1.0
 
 
 class Retries:
-    """The attempts of one request."""
+    """The attempts of one request, whose `body` is what nodes are sent."""
 
-    def __init__(self, pool: NodePool) -> None:
+    def __init__(self, pool: NodePool, body: bytes) -> None:
         self._pool = pool
+        self._body = body
         self._attempts = 0
         self._failures = 0
         self.avoid: set[str] = set()
@@ -47,7 +49,7 @@ class Retries:
         """
         self._attempts += 1
         self.avoid.add(node.name)
-        blame(self._pool, node, error, now)
+        blame(self._pool, node, error, self._body, now)
         if isinstance(error, NodeFailedError):
             self._failures += 1
         repeatable = isinstance(error, NodeRefusedError | NodeBusyError | NodeFailedError)
@@ -58,14 +60,16 @@ class Retries:
         raise error
 
 
-def blame(pool: NodePool, node: Node, error: NodeError, now: float) -> None:
-    """Tell the pool what `error` says about the node."""
+def blame(pool: NodePool, node: Node, error: NodeError, body: bytes, now: float) -> None:
+    """Tell the pool what `error`, at a request with that body, says about the node."""
     if isinstance(error, NodeRefusedError):
         pool.refused(node)
     elif isinstance(error, NodeBusyError):
         pool.hold(node, _hold_s(error), now)
     elif isinstance(error, NodeRejectedError):
         pool.succeeded(node)
+    elif isinstance(error, NodeInternalError):
+        pool.failed(node, cause=hash(body))
     else:
         pool.failed(node)
 

@@ -10,6 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from headway.errors import (
     BodyTooLargeError,
+    EncodedBodyError,
     HeadwayError,
     InvalidRequestError,
     RequestTimeoutError,
@@ -37,10 +38,14 @@ async def read_body(
 ) -> bytes:
     """Return the whole body.
 
-    Raises BodyTooLargeError as soon as more than `max_bytes` are announced or have come, whatever
-    `content-length` says; RequestTimeoutError when the end does not come within `timeout_s`;
-    ClientDisconnectError when the client left before it.
+    Raises EncodedBodyError when it is compressed; BodyTooLargeError as soon as more than
+    `max_bytes` are announced or have come, whatever `content-length` says; RequestTimeoutError when
+    the end does not come within `timeout_s`; ClientDisconnectError when the client left before it.
     """
+    encodings = header_values(scope, "content-encoding")
+    if any(encoding.lower() != "identity" for encoding in encodings):
+        text = "The body must be sent as it is, without Content-Encoding"
+        raise EncodedBodyError(text, param="Content-Encoding")
     announced = single_header(scope, "content-length")
     if announced is not None and announced.isdecimal() and int(announced) > max_bytes:
         raise _too_large(max_bytes)

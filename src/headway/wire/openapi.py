@@ -35,6 +35,7 @@ _PHRASES = {
     404: "No such model or path",
     405: "The path has no such method",
     413: "The body is over the limit",
+    415: "The body is compressed",
     429: "No capacity for this request now",
     500: "Internal error",
     502: "A node failed",
@@ -71,7 +72,7 @@ class Operation:
     headers: tuple[Header, ...] = ()
 
 
-_GENERATION_ERRORS = (400, 404, 405, 413, 500, 503)
+_GENERATION_ERRORS = (400, 404, 405, 413, 415, 500, 503)
 
 CHAT = Operation(
     method="post",
@@ -115,7 +116,7 @@ TOKENIZE = Operation(
     summary="Turn a text or a conversation into token ids",
     request=TokenizeRequest,
     answer=TokenizeResponse,
-    errors=(400, 404, 405, 413, 500),
+    errors=(400, 404, 405, 413, 415, 500),
 )
 DETOKENIZE = Operation(
     method="post",
@@ -124,7 +125,7 @@ DETOKENIZE = Operation(
     summary="Turn token ids into text",
     request=DetokenizeRequest,
     answer=DetokenizeResponse,
-    errors=(400, 404, 405, 413, 500),
+    errors=(400, 404, 405, 413, 415, 500),
 )
 HEALTH = Operation(
     method="get",
@@ -171,7 +172,7 @@ _NODE_PRIORITY = Header(
     "Urgency, lower is sooner; wins over `priority` in the body",
     (("type", "integer"), ("minimum", -(2**31)), ("maximum", 2**31 - 1)),
 )
-_GATEWAY_ERRORS = (400, 401, 403, 404, 405, 413, 429, 500, 502, 503, 504)
+_GATEWAY_ERRORS = (400, 401, 403, 404, 405, 413, 415, 429, 500, 502, 503, 504)
 
 GATEWAY_OPERATIONS = (
     replace(CHAT, headers=(_PRIORITY,), errors=_GATEWAY_ERRORS),

@@ -14,7 +14,9 @@ from headway.wire.http import (
     request_id,
     send_method_not_allowed,
     send_not_found,
+    single_header,
 )
+from headway.wire.node import REQUEST_ID_HEADER
 
 Handler = Callable[[Scope, Receive, Send], Awaitable[None]]
 Routes = Mapping[str, Mapping[str, Handler]]
@@ -65,6 +67,7 @@ class Router:
             await responder.answer_failure(error, reply_headers(scope))
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        single_header(scope, REQUEST_ID_HEADER)
         methods = self._match(scope["path"])
         headers = reply_headers(scope)
         if methods is None:
