@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import strategies as st
 
 from headway.core.batching import plan_step
-from headway.core.predictor import StepCoefficients
 from headway.core.step import (
     Candidate,
     Match,
@@ -89,13 +89,11 @@ def plan(
     candidates: list[Candidate],
     *,
     num_blocks: int = 1000,
-    owed: tuple[int, ...] = (),
-    recent: tuple[int, ...] = (),
     limits: StepLimits | None = None,
     matches: dict[str, Match] | None = None,
-    cost: StepCoefficients | None = None,
+    **seen: Any,
 ) -> StepPlan:
-    """Plan a step of this situation."""
+    """Plan a step of this situation; `seen` is what else a `StepInput` tells."""
     if limits is None:
         limits = StepLimits(max_num_seqs=32, max_num_batched_tokens=64, tiers=PLAIN)
     ranks = range(len(limits.tiers))
@@ -105,9 +103,7 @@ def plan(
             residents=held,
             waiting=tuple(Line([c for c in candidates if c.rank == rank]) for rank in ranks),
             memory=Pool(num_blocks, held, {} if matches is None else matches),
-            owed=owed,
-            recent=frozenset(recent),
-            cost=cost,
+            **seen,
         ),
         limits,
     )

@@ -78,6 +78,18 @@ def test_one_victim_for_one_slot() -> None:
     assert (equal.preempted, equal.waits["c"]) == ((), Wait.SLOTS)
 
 
+def test_g1_the_oldest_of_an_owed_tier_keeps_its_blocks_and_its_slot() -> None:
+    """Blocks from all but rank 0, the slot from everybody; without a claim from nobody."""
+    held = [decode("anchor", 2, 0, tokens=100)]
+    normal, critical = waits("n", 1, 5, 60), waits("c", 0, 6, 60)
+    assert plan(held, [normal], num_blocks=8).preempted == ("anchor",)
+    assert plan(held, [normal], num_blocks=8, owed=(2,)).preempted == ()
+    assert plan(held, [critical], num_blocks=8, owed=(2,)).preempted == ("anchor",)
+    one = StepLimits(max_num_seqs=1, max_num_batched_tokens=64, tiers=PLAIN)
+    assert plan(held, [critical], limits=one).preempted == ("anchor",)
+    assert plan(held, [critical], limits=one, owed=(2,)).preempted == ()
+
+
 def test_reserves_are_left_free_for_the_more_urgent() -> None:
     """Lower tiers leave slots and blocks; an empty engine lends them out."""
     tiers = (TierLimits(reserved_slots=1, reserved_blocks=4), TierLimits(), TierLimits())
@@ -88,6 +100,27 @@ def test_reserves_are_left_free_for_the_more_urgent() -> None:
     assert "large" in tokens(plan([], [large], limits=limits, num_blocks=8))
     held = plan([decode("d", 2, 0, tokens=10)], [large], limits=limits, num_blocks=9)
     assert held.waits["large"] is Wait.BLOCKS
+
+
+def test_of_a_reserve_only_what_may_be_asked_for_is_kept() -> None:
+    """Four slots and forty blocks are reserved; one slot and two blocks are likely to be needed."""
+    tiers = (TierLimits(reserved_slots=4, reserved_blocks=40), TierLimits(), TierLimits())
+    limits = StepLimits(max_num_seqs=6, max_num_batched_tokens=512, tiers=tiers)
+    many = [waits(f"b{i}", 2, i, 16) for i in range(8)]
+    held = [decode("d", 2, 99, tokens=10)]
+    assert len(tokens(plan(held, many, limits=limits, num_blocks=50))) == 2
+    assert len(tokens(plan(held, many, limits=limits, num_blocks=50, demand=(1, 2)))) == 5
+    assert len(tokens(plan(held, many, limits=limits, num_blocks=6, demand=(1, 2)))) == 4
+
+
+def test_who_was_preempted_leaves_the_others_room_to_grow() -> None:
+    """A block for each resident, else it would give way to them at once."""
+    running = [decode(f"d{i}", 1, i, tokens=16 * i + 15) for i in range(3)]
+    again = waits("again", 1, 9, 32)._replace(was_preempted=True)
+    first_time = waits("new", 1, 9, 32)
+    assert "new" in tokens(plan(running, [first_time], num_blocks=8))
+    assert "again" not in tokens(plan(running, [again], num_blocks=8))
+    assert "again" in tokens(plan(running, [again], num_blocks=11))
 
 
 def test_residents_keep_the_blocks_their_prompts_need() -> None:

@@ -33,10 +33,10 @@ def test_the_tightest_due_time_bounds_the_step() -> None:
     bulk = [waits("b", 2, 0, 400)]
     free = plan([], bulk, limits=limits, cost=PER_TOKEN)
     assert (sum(tokens(free).values()), free.budget_s) == (64, inf)
-    arriving = plan([], bulk, limits=limits, recent=(0,), cost=PER_TOKEN)
+    arriving = plan([], bulk, limits=limits, recent={0}, cost=PER_TOKEN)
     assert (sum(tokens(arriving).values()), arriving.budget_rank) == (24, 0)
     stream = decode("c", 0, 1)._replace(due_s=0.0185)
-    due = plan([stream], bulk, limits=limits, recent=(0,), cost=PER_TOKEN)
+    due = plan([stream], bulk, limits=limits, recent={0}, cost=PER_TOKEN)
     assert (sum(tokens(due).values()), due.budget_s) == (18, 0.0185)
 
 
@@ -70,7 +70,7 @@ def test_contexts_count() -> None:
     limits = StepLimits(64, 512, (TierLimits(recent_s=0.101), TierLimits(), TierLimits()))
     cost = StepCoefficients(0.01, token_s=0.0005, decode_context_s=2e-6)
     long = [decode(f"d{i}", 2, i, tokens=1000) for i in range(60)]
-    step = plan(long, [], limits=limits, recent=(0,), cost=cost)
+    step = plan(long, [], limits=limits, recent={0}, cost=cost)
     assert len(step.items) == 36
     assert cost.time_s(step.features) <= 0.101 < cost.time_s(step.features.plus_decode(1000))
 
@@ -83,7 +83,7 @@ def test_m11_a_wrong_prediction_shuts_nobody_out(factor: float) -> None:
     cost = StepCoefficients(0.01 * factor, token_s=0.001 * factor)
     residents = [decode(f"c{i}", 0, i) for i in range(20)] + [decode("b", 2, 50)]
     waiting = [waits("c", 0, 99, 300), waits("n", 1, 98, 100)]
-    step = plan(residents, waiting, limits=limits, owed=(1, 2), recent=(0,), cost=cost)
+    step = plan(residents, waiting, limits=limits, owed=(1, 2), recent={0}, cost=cost)
     planned = tokens(step)
     assert all(f"c{i}" in planned for i in range(20))
     assert planned["c"] >= 16
@@ -111,7 +111,7 @@ def test_i7_i8_the_step_is_as_long_as_it_may_be_and_never_empty(
         limits.max_num_seqs, limits.max_num_batched_tokens, tiers, min_step_s=recent_s / 2
     )
     residents = [r._replace(due_s=s) for r, s in zip(residents, due_s, strict=False)]
-    step = plan(residents, candidates, num_blocks=num_blocks, limits=limits, recent=(0,), cost=cost)
+    step = plan(residents, candidates, num_blocks=num_blocks, limits=limits, recent={0}, cost=cost)
     assert bool(step.items) == bool(residents or candidates)
     assert step.budget_s <= recent_s
     ranks = {r.sequence_id: r.rank for r in residents}

@@ -2,13 +2,15 @@
 
 from collections import Counter
 
+from headway.core.predictor import StepCoefficients
+from headway.core.preemption import MAX_REST_S, REST_S
 from headway.core.request import RequestState
 from headway.core.step import TierLimits
 from headway.core.tier_books import FLOOR_QUANTUM
 from headway.engine.request import FinishReason
 from headway.engine.runner import StepResult
 from headway.engine.sequence import Sequence
-from tests.engine.drive import BUDGET, Drive
+from tests.engine.drive import BUDGET, Drive, Machine
 
 
 def test_g1_each_floor_is_kept_in_every_window() -> None:
@@ -65,7 +67,8 @@ def test_g3_one_tenants_burst_is_not_admitted_whole() -> None:
 
 def test_g4_preemptions_are_bounded_and_seniority_stays() -> None:
     """A bulk request that critical ones push out again and again is left alone in the end."""
-    drive = Drive((TierLimits(preemptible=False), TierLimits()), num_blocks=12, slots=1)
+    tiers = (TierLimits(preemptible=False), TierLimits())
+    drive = Drive(tiers, num_blocks=12, slots=1, machine=Machine(StepCoefficients(MAX_REST_S)))
     bulk = drive.add(1, 100, 60)
     drive.add(1, 20, 2)
     for _ in range(5):
@@ -78,6 +81,31 @@ def test_g4_preemptions_are_bounded_and_seniority_stays() -> None:
         drive.step()
     assert bulk.finish_reason is FinishReason.LENGTH
     assert all_of(drive)[1].state is not RequestState.FINISHED
+
+
+def test_g4_a_preempted_request_rests_and_others_may_pass() -> None:
+    """It is admitted again when its rest is over, and at once where there is nothing else to do."""
+    tiers = (TierLimits(preemptible=False), TierLimits(), TierLimits())
+    drive = Drive(tiers, slots=1, machine=Machine(StepCoefficients(REST_S / 8)))
+    bulk = drive.add(2, 20, 30)
+    drive.step()
+    drive.add(0, 10, 2)
+    drive.step()
+    drive.add(2, 10, 2)
+    preempted_at = drive.now
+    while bulk.state is RequestState.PREEMPTED:
+        drive.step()
+        if drive.now < preempted_at + 0.5 * REST_S:
+            drive.add(2, 10, 1)
+    assert bulk.preemptions == 1
+    assert drive.now - preempted_at >= REST_S * 0.8
+    alone = Drive(tiers, slots=1)
+    bulk = alone.add(2, 20, 30)
+    alone.step()
+    alone.add(0, 10, 1)
+    alone.step()
+    alone.step()
+    assert bulk.state is RequestState.RUNNING
 
 
 def all_of(drive: Drive) -> list[Sequence]:

@@ -107,6 +107,16 @@ def test_every_panel_of_vllm_finds_its_series() -> None:
     assert set(PANELS) <= names
 
 
+def test_predicted_and_actual_step_times_can_be_compared() -> None:
+    engine = Engine()
+    metrics = EngineMetrics("m", engine.read)
+    engine.reading = replace(IDLE, step_s=2.0, predicted_s=1.8, num_late_steps=3, safety=1.3)
+    assert value(metrics, "headway:step_seconds_total") == 2.0
+    assert value(metrics, "headway:step_predicted_seconds_total") == 1.8
+    assert value(metrics, "headway:late_steps_total") == 3
+    assert value(metrics, "headway:step_safety_factor") == 1.3
+
+
 def test_gauges_are_true_at_each_scrape() -> None:
     engine = Engine()
     metrics = EngineMetrics("m", engine.read)

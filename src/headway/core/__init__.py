@@ -38,6 +38,7 @@ Which coefficients explain the times that were          ``step_fit.py``     coef
 measured?
 How much of its tokens and time may each tier take?     ``budget.py``       tokens, seconds
 When is the next token of a request due?                ``due.py``          time
+How much is kept free for the most urgent tier?         ``reserve.py``      slots, blocks
 Who gives way?                                          ``preemption.py``   victim
 Which item comes first, if items leave from the middle? ``heap.py``         item
 Which state may follow which?                           ``request.py``      table

@@ -34,7 +34,7 @@ class Draft:
         self.overtaken: dict[str, int] = {}
         self._tiers = limits.tiers
         self._memory = step.memory
-        self._room = Room(step.memory, step.residents, limits.tiers, limits.max_num_seqs)
+        self._room = Room(step, limits)
         self._parents: set[str] = set()
         self._anchors = {_oldest(step, rank) for rank in step.owed}
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from headway.core.step import Candidate, Resident, TierLimits
 
+REST_S, MAX_REST_S = 0.2, 2.0
+"""How long a request rests after its first preemption, and at most after later ones."""
 LOOKED_AT = 16
 """Of those with the least work to lose, so many are asked whether they suffice alone."""
 
@@ -37,6 +39,14 @@ def may_preempt(
     if victim.rank != requester.rank:
         return victim.rank > requester.rank and tiers[victim.rank].preemptible
     return isinstance(requester, Resident) and victim.arrival > requester.arrival
+
+
+def rest_s(num_preemptions: int) -> float:
+    """Return how long a request waits before it may be admitted again, after so many preemptions.
+
+    Twice as long each time, so that it is not pushed out by each of a run of urgent requests.
+    """
+    return float(min(MAX_REST_S, REST_S * 2 ** (num_preemptions - 1)))
 
 
 def choose_victims(

@@ -6,7 +6,7 @@ them as used up: what is planned can always be done.
 
 from collections.abc import Collection, Iterable
 
-from headway.core.step import Candidate, Match, Memory, Resident, TierLimits
+from headway.core.step import Candidate, Match, Resident, StepInput, StepLimits
 
 
 class Room:
@@ -16,15 +16,11 @@ class Room:
     ever hold. Admissions leave all promises alone, growth those of protected residents.
     """
 
-    def __init__(
-        self,
-        memory: Memory,
-        residents: Iterable[Resident],
-        tiers: tuple[TierLimits, ...],
-        max_num_seqs: int,
-    ) -> None:
-        self._memory = memory
+    def __init__(self, step: StepInput, limits: StepLimits) -> None:
+        tiers, max_num_seqs = limits.tiers, limits.max_num_seqs
+        self._memory = memory = step.memory
         self._tiers = tiers
+        self._demand = step.demand
         self._used = 0
         self._taken: dict[str, int] = {}
         self._pinned: set[int] = set()
@@ -38,7 +34,7 @@ class Room:
         """Blocks that the sequences of rank 0 may ever hold."""
         self._residents = [0] * len(tiers)
         self._blocks_used = [0] * len(tiers)
-        for resident in residents:
+        for resident in step.residents:
             blocks = memory.blocks_to_grow(
                 resident.sequence_id, resident.num_computed, _target(resident)
             )
@@ -118,11 +114,9 @@ class Room:
 
     def slots_for(self, rank: int) -> int:
         """Return the slots that a candidate of this tier may use; those above keep theirs."""
-        unused = sum(
-            max(0, tier.reserved_slots - used)
-            for tier, used in zip(self._tiers[:rank], self._residents[:rank], strict=True)
-        )
-        return self._slots - unused
+        reserved = (tier.reserved_slots for tier in self._tiers[:rank])
+        demand = None if self._demand is None else self._demand[0]
+        return self._slots - _kept(reserved, self._residents, demand)
 
     @property
     def is_protecting(self) -> bool:
@@ -162,12 +156,9 @@ class Room:
     def _reserve(self, candidate: Candidate) -> int:
         if not any(self._residents):
             return 0
-        return sum(
-            max(0, tier.reserved_blocks - used)
-            for tier, used in zip(
-                self._tiers[: candidate.rank], self._blocks_used[: candidate.rank], strict=True
-            )
-        )
+        reserved = (tier.reserved_blocks for tier in self._tiers[: candidate.rank])
+        demand = None if self._demand is None else self._demand[1]
+        return _kept(reserved, self._blocks_used, demand)
 
     def admit(self, candidate: Candidate, match: Match, num_tokens: int) -> None:
         """Take a slot and the blocks of `num_tokens`, and promise the rest."""
@@ -175,6 +166,14 @@ class Room:
         self._used += self._to_admit(match, num_tokens)
         self._pinned.update(match.blocks)
         self._promise(candidate, rest)
+
+
+def _kept(reserved: Iterable[int], used: Iterable[int], demand: int | None) -> int:
+    """Return what is kept free of the reserves, by rank; of the first no more than the demand."""
+    unused = [max(0, most - taken) for most, taken in zip(reserved, used, strict=False)]
+    if unused and demand is not None:
+        unused[0] = min(unused[0], demand)
+    return sum(unused)
 
 
 def _target(sequence: Resident | Candidate) -> int:

@@ -1,8 +1,8 @@
 """What does the step planner look at, and what does it answer?
 
-The values on both sides of `batching.plan_step`. A *resident* holds blocks and a slot, a
-*candidate* waits for both. Nothing separates prefill from decode: a sequence has `num_tokens` known
-tokens, `num_computed` of them have their keys and values in the pool; the difference is its work.
+A *resident* holds blocks and a slot, a *candidate* waits for both. Nothing separates prefill from
+decode: a sequence has `num_tokens` known tokens, `num_computed` of them have their keys and values
+in the pool; the difference is its work.
 """
 
 from collections.abc import Collection, Iterator
@@ -33,7 +33,7 @@ class Resident(NamedTuple):
     due_s: float = inf
     """Seconds until its next token is due (`due.py`), below 0 when it is late; only of a decode."""
     busy: bool = False
-    """A step under way writes its blocks: it cannot give way before that one is done."""
+    """A step under way writes its blocks: it cannot give way before it is done."""
 
     @property
     def num_left(self) -> int:
@@ -41,8 +41,7 @@ class Resident(NamedTuple):
         return self.num_tokens - self.num_computed
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A sequence that waits to be admitted, for the first time or after a preemption."""
 
     sequence_id: str
@@ -133,10 +132,10 @@ class StepLimits:
     tiers: tuple[TierLimits, ...]
     enable_chunked_prefill: bool = True
     min_step_s: float = 0.0
-    """No due time shortens a step below this, and lower tiers may fill one that computes a prompt
-    of rank 0 up to this: the machine would be used badly by shorter ones."""
+    """Shorter steps use the machine badly: no due time makes them so, and lower tiers may fill one
+    up to this that computes a prompt of rank 0."""
     max_overtakes: int = 8
-    """How often a candidate that does not fit may be overtaken before all behind it wait."""
+    """How often one that does not fit may be overtaken before all behind it wait."""
     lookahead: int = 8
     """How many candidates of a tier that do not fit are looked past in one step."""
 
@@ -153,6 +152,8 @@ class StepInput:
     """Ranks behind their floor, the most owed first."""
     recent: frozenset[int] = frozenset()
     """Ranks of which a request was here a short while ago."""
+    demand: tuple[int, int] | None = None
+    """Slots and blocks that rank 0 may ask for soon: no more of its reserve is kept free."""
     cost: StepCoefficients | None = None
     """How long steps take; None: only tokens are budgeted."""
     safety: float = 1.0
@@ -163,7 +164,7 @@ class Wait(StrEnum):
     """Why a sequence with work is not in the step."""
 
     TOKENS = "tokens"
-    """The step's tokens or time went to others: a resident is parked, its KV kept."""
+    """The step's tokens or time went to others; a resident is parked."""
     BLOCKS = "blocks"
     SLOTS = "slots"
     HELD = "held"

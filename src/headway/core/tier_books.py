@@ -63,7 +63,7 @@ class TierBooks:
 
     def settle(self, running: Iterable[Running], step: int) -> None:
         """End the step: tell the floors what each tier got, and which could have used more."""
-        backlogged = [len(line) > 0 for line in self._lines]
+        backlogged = [line.num_waiting > 0 for line in self._lines]
         for sequence in running:
             if sequence.num_tokens - sequence.num_computed > 1 or sequence.last_step != step:
                 backlogged[sequence.rank] = True

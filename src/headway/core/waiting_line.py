@@ -5,6 +5,7 @@ from typing import Protocol
 
 from headway.core.cost import Prices
 from headway.core.fairness import FairQueue
+from headway.core.heap import IndexedHeap
 from headway.core.step import Candidate
 
 
@@ -80,14 +81,20 @@ class WaitingLine:
         self._max_preemptions = max_preemptions
         self._by_tenant = by_tenant
         self._queue = FairQueue()
+        self._resting: IndexedHeap[str] = IndexedHeap()
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return how many may be admitted."""
         return len(self._queue)
 
     def __contains__(self, sequence_id: object) -> bool:
-        """Return whether the sequence waits."""
-        return sequence_id in self._queue
+        """Return whether the sequence waits, resting or not."""
+        return sequence_id in self._queue or sequence_id in self._resting
+
+    @property
+    def num_waiting(self) -> int:
+        """How many wait, those at rest included."""
+        return len(self._queue) + len(self._resting)
 
     def in_order(self) -> Iterator[Candidate]:
         """Yield who is to be admitted next, lazily."""
@@ -101,6 +108,7 @@ class WaitingLine:
                 max_num_tokens=sequence.max_num_tokens,
                 protected=sequence.preemptions >= self._max_preemptions,
                 overtaken=sequence.overtaken,
+                was_preempted=sequence.preemptions > 0,
             )
 
     def push(self, sequence: Sequence) -> None:
@@ -113,9 +121,20 @@ class WaitingLine:
             key=sequence.key,
         )
 
+    def rest(self, sequence: Sequence, until: float) -> None:
+        """Let a sequence wait that is not to be admitted before `until`."""
+        self._resting.push(sequence.sequence_id, until, sequence.arrival)
+
+    def wake(self, now: float) -> None:
+        """Let those take their place in the line whose rest is over."""
+        while (first := self._resting.peek()) is not None and first[0] <= now:
+            self._resting.remove(first[2])
+            self.push(self._sequences[first[2]])
+
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out, if it waits."""
         self._queue.remove(sequence.sequence_id)
+        self._resting.remove(sequence.sequence_id)
 
     def admitted(self, sequence: Sequence, num_cached: int) -> float:
         """Take an admitted sequence out and charge its cached tokens. Returns the charge."""
@@ -150,6 +169,7 @@ class WaitingLine:
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off."""
         self._queue.check_integrity()
+        self._resting.check_integrity()
 
     def _tenant(self, sequence: Sequence) -> str:
         return sequence.tenant if self._by_tenant else ""

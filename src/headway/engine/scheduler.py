@@ -12,7 +12,9 @@ from headway.core.batching import plan_step
 from headway.core.cost import Prices
 from headway.core.due import next_token_due
 from headway.core.predictor import StepTimePredictor
+from headway.core.preemption import rest_s
 from headway.core.request import Event, RequestState, next_state
+from headway.core.reserve import DemandReserve
 from headway.core.step import Item, Resident, StepInput, StepLimits, StepPlan, Wait
 from headway.core.tier_books import TierBooks
 from headway.core.waiting_line import WaitingLine
@@ -22,6 +24,9 @@ from headway.engine.request import FinishReason
 from headway.engine.runner import SampledToken, SequenceSlice, StepResult
 from headway.engine.sequence import Sequence, finish_reason, stop_token_ids
 from headway.engine.stats import EngineStats
+
+RECLAIM_S = 0.5
+"""About how long it takes until a slot is given back without a preemption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,11 @@ class Scheduler:
             for _ in limits.tiers
         )
         self._books = TierBooks(limits.tiers, self._lines, limits.max_num_batched_tokens)
+        self._demand = DemandReserve(
+            (limits.max_num_seqs, kv.num_blocks),
+            (limits.tiers[0].reserved_slots, limits.tiers[0].reserved_blocks),
+            RECLAIM_S,
+        )
         self._num_running = [0] * num_ranks
         self._num_waiting = [0] * num_ranks
         self._step = 0
@@ -93,6 +103,9 @@ class Scheduler:
         self._groups[first.request.request_id] = list(sequences)
         self._lines[first.rank].push(first)
         self._books.arrive(first.rank, now)
+        if first.rank == 0:
+            blocks = -(-(len(first.token_ids) + 1) // self.kv.block_size)
+            self._demand.note(len(sequences), blocks, now)
         if others:
             self._following[first.sequence_id] = others
 
@@ -148,12 +161,20 @@ class Scheduler:
         """Plan a step and make the KV cache ready for it; None: there is nothing to do."""
         if not self._sequences:
             return None
+        self._wake(now)
         plan = plan_step(self.step_input(now), self.limits)
         self._apply(plan, now)
         self._step += 1
         self._count(plan)
         slices = tuple(self._slice(item) for item in plan.items)
         return ScheduledStep(plan, slices, tuple(self.kv.take_copies()), now)
+
+    def _wake(self, now: float) -> None:
+        """End rests. Nobody rests whose tier is owed, nor while there is nothing else to do."""
+        idle = not self._running and not any(self._lines)
+        owed = self._books.owed()
+        for rank, line in enumerate(self._lines):
+            line.wake(inf if idle or rank in owed else now)
 
     def step_input(self, now: float) -> StepInput:
         """Return what a step planned now looks at; changes nothing."""
@@ -164,6 +185,7 @@ class Scheduler:
             memory=KVView(self.kv, self._sequences, self._groups),
             owed=self._books.owed(),
             recent=self._books.recent(now),
+            demand=self._demand.size(now),
             cost=None if predictor is None else predictor.coefficients,
             safety=1.0 if predictor is None else predictor.safety,
         )
@@ -201,7 +223,7 @@ class Scheduler:
         In this order nothing that was found is evicted for somebody else's growth.
         """
         for sequence_id in plan.preempted:
-            self._preempt(self._sequences[sequence_id])
+            self._preempt(self._sequences[sequence_id], now)
         for item in plan.items:
             if item.is_admission:
                 self._admit(item, now)
@@ -211,8 +233,11 @@ class Scheduler:
         for sequence_id, times in plan.overtaken.items():
             self._sequences[sequence_id].overtaken += times
 
-    def _preempt(self, sequence: Sequence) -> None:
-        """Take all blocks; the tokens stay, and so does the place in the order of arrival."""
+    def _preempt(self, sequence: Sequence, now: float) -> None:
+        """Take all blocks; the tokens stay, and so does the place in the order of arrival.
+
+        It rests before it is admitted again, unless it is protected then.
+        """
         self._move(sequence, Event.PREEMPT)
         sequence.preemptions += 1
         sequence.num_computed = 0
@@ -220,7 +245,10 @@ class Scheduler:
         del self._running[sequence.sequence_id]
         line = self._lines[sequence.rank]
         line.release(sequence)
-        line.push(sequence)
+        if sequence.preemptions < self._max_preemptions:
+            line.rest(sequence, now + rest_s(sequence.preemptions))
+        else:
+            line.push(sequence)
         self._stats.num_preemptions += 1
 
     def _admit(self, item: Item, now: float) -> None:
@@ -350,7 +378,7 @@ class Scheduler:
                 sequence.num_computed < len(sequence.token_ids),
             )
             assert all(places), f"{sequence_id} is {sequence.state}, but {places}"
-        num_waiting = sum(len(line) for line in self._lines)
+        num_waiting = sum(line.num_waiting for line in self._lines)
         assert len(self._running) + num_waiting + len(following) == len(self._sequences), (
             "a sequence waits or runs that is not known"
         )

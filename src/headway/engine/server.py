@@ -189,5 +189,9 @@ def _reading(stats: EngineStats, tiers: Tiers) -> EngineReading:
         num_steps=stats.num_steps,
         num_batched_tokens=stats.num_batched_tokens,
         busy_s=stats.busy_s,
+        step_s=stats.step_s,
+        predicted_s=stats.predicted_s,
+        num_late_steps=stats.num_late_steps,
+        safety=stats.safety,
         num_finished=stats.num_finished,
     )

@@ -49,6 +49,13 @@ class EngineReading:
     num_steps: int
     num_batched_tokens: int
     busy_s: float
+    step_s: float = 0.0
+    """Seconds that the model took, of steps whose time was predicted."""
+    predicted_s: float = 0.0
+    """Seconds predicted for the same steps."""
+    num_late_steps: int = 0
+    """Those of them that took longer than predicted times the safety factor."""
+    safety: float = 1.0
     num_finished: Mapping[str, int]
     """Sequences by finish reason."""
 
@@ -210,6 +217,11 @@ class _LiveMetrics(Collector):
         yield self._gauge(
             "headway:max_num_seqs", "Most sequences that hold blocks.", reading.max_num_seqs
         )
+        yield self._gauge(
+            "headway:step_safety_factor",
+            "What predictions are multiplied by to be exceeded rarely.",
+            reading.safety,
+        )
         config = GaugeMetricFamily(
             "vllm:cache_config_info",
             "The KV cache.",
@@ -258,6 +270,9 @@ class _LiveMetrics(Collector):
             ("headway:engine_steps", "Iterations.", reading.num_steps),
             ("headway:batched_tokens", "Tokens computed.", reading.num_batched_tokens),
             ("headway:engine_busy_seconds", "Seconds spent in iterations.", reading.busy_s),
+            ("headway:step_seconds", "Seconds of predicted iterations.", reading.step_s),
+            ("headway:step_predicted_seconds", "The prediction.", reading.predicted_s),
+            ("headway:late_steps", "Iterations over the prediction.", reading.num_late_steps),
         ):
             family = CounterMetricFamily(name, text, labels=_LABELS)
             family.add_metric(self._labels, value)
