@@ -5,7 +5,6 @@ within the p50 and nine in ten within the p90, whatever the model (`wait.py`) le
 """
 
 from math import exp, inf
-from typing import NamedTuple
 
 from headway.core.rates import MovingRate
 from headway.core.wait import Model, WaitEstimate
@@ -36,9 +35,9 @@ class _Correction:
         """Return the corrected estimate."""
         spread = exp(self._spread)
         p50_s = p90_s = inf
-        for way in model:
-            p50_s = min(p50_s, way.mean_s)
-            p90_s = min(p90_s, way.mean_s * (1 + spread * way.spread))
+        for mean_s, one_spread in model:
+            p50_s = min(p50_s, mean_s)
+            p90_s = min(p90_s, mean_s * (1 + spread * one_spread))
         bias = exp(self._bias)
         return WaitEstimate(bias * p50_s, bias * p90_s)
 
@@ -77,11 +76,8 @@ class WaitCounts:
         self.within_p90 = [0] * num_ranks
 
 
-class _Told(NamedTuple):
-    rank: int
-    since: float
-    model: Model
-    p90_s: float
+_Told = tuple[int, float, Model, float]
+"""Rank, since when it waits, model, and the p90 that it was told."""
 
 
 class WaitEstimator:
@@ -122,21 +118,23 @@ class WaitEstimator:
     ) -> None:
         """Keep what a request was told until its wait is over; nothing if it need not wait."""
         if model:
-            self._told[request_id] = _Told(rank, now, model, p90_s)
+            self._told[request_id] = (rank, now, model, p90_s)
 
     def served(self, request_id: str, now: float) -> None:
         """The wait is over: the request leaves for a node."""
         told = self._told.pop(request_id, None)
         if told is not None:
-            self._judge(told, now - told.since)
+            self._judge(told, now)
 
     def left(self, request_id: str, now: float) -> None:
         """The request leaves unserved, or for another tier."""
         told = self._told.pop(request_id, None)
-        if told is not None and now - told.since > told.p90_s:
-            self._judge(told, now - told.since)
+        if told is not None and now - told[1] > told[3]:
+            self._judge(told, now)
 
-    def _judge(self, told: _Told, wait_s: float) -> None:
-        self.counts.judged[told.rank] += 1
-        self.counts.within_p90[told.rank] += wait_s <= told.p90_s
-        self._corrections[told.rank].learn(told.model, wait_s, kept=wait_s <= told.p90_s)
+    def _judge(self, told: _Told, now: float) -> None:
+        rank, since, model, p90_s = told
+        kept = now - since <= p90_s
+        self.counts.judged[rank] += 1
+        self.counts.within_p90[rank] += kept
+        self._corrections[rank].learn(model, now - since, kept=kept)

@@ -86,14 +86,14 @@ class Dispatcher:
         decision = admit(arrival, now)
         if isinstance(decision, Shed):
             return decision
-        evicted = tuple(
-            gone for gone in decision.evicted if arrival.excess or not self._return(gone, now)
-        )
+        evicted = decision.evicted
+        if evicted and not arrival.excess:
+            evicted = tuple(gone for gone in evicted if not self._return(gone, now))
         for request_id in evicted:
             self.remove(request_id, now)
         self._forecast.arrived(entry, told, now)
         self._waiting.join(entry)
-        return Admit(evicted, decision.wait)
+        return decision if evicted is decision.evicted else Admit(evicted, decision.wait)
 
     def next(self, now: float, free: Credits) -> Decision:
         """Return what leaves now; a dispatched request counts as sent from here on.

@@ -20,6 +20,10 @@ class DrainRate:
         self._gaps = Moments()
         self._pace = Moments()
         self._since: float | None = None
+        self.rate: float | None = None
+        """Cost per second; None while too little has been seen."""
+        self.relative_variance = 0.0
+        """By how much one request varies: in its cost, and in the time until a place is free."""
 
     def settle(self, cost: float, service_s: float, now: float, *, saturated: bool) -> None:
         """Count a request of `cost` that took `service_s`; `saturated`: others wait at its end.
@@ -34,23 +38,15 @@ class DrainRate:
             elapsed_s = max(0.0, now - self._since)
             self._rate.add(cost, elapsed_s)
             self._gaps.add(elapsed_s)
+            rate = self._rate.after()
+            self.rate = rate if self._rate.samples >= MIN_SAMPLES and rate > 0 else None
         self._since = now if saturated else None
-
-    @property
-    def rate(self) -> float | None:
-        """Cost per second, or None while too little has been seen."""
-        rate = self._rate.after()
-        return rate if self._rate.samples >= MIN_SAMPLES and rate > 0 else None
+        self.relative_variance = self._costs.relative_variance + self._gaps.relative_variance
 
     @property
     def mean_cost(self) -> float:
         """Mean cost of a finished request; 0 before the first."""
         return self._costs.mean
-
-    @property
-    def relative_variance(self) -> float:
-        """By how much one request varies: in its cost, and in the time until a place is free."""
-        return self._costs.relative_variance + self._gaps.relative_variance
 
     def service_s(self, cost: float) -> float:
         """Return how long a request of `cost` takes from its dispatch to its end."""

@@ -73,7 +73,7 @@ class Lane:
         if not self._entries:
             self._level.lull(now)
         flow = self.flow(entry)
-        return self.backlog.is_over_share(flow) and self._level.turns_away(flow.tenant, now)
+        return self._level.turns_away(flow.tenant, now) and self.backlog.is_over_share(flow)
 
     def join(self, entry: QueuedRequest) -> None:
         """Queue an admitted request."""

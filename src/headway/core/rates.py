@@ -24,7 +24,7 @@ class MovingRate:
 
     def after(self, idle_s: float = 0.0) -> float:
         """Return the rate if nothing has come for `idle_s` since; 0 while no time has passed."""
-        keep = exp(-idle_s / self._memory_s)
+        keep = exp(-idle_s / self._memory_s) if idle_s > 0 else 1.0
         seconds = self._seconds * keep + idle_s
         return self._amount * keep / seconds if seconds > 0 else 0.0
 

@@ -42,15 +42,13 @@ class Ahead(NamedTuple):
     """Cost per second that arrives in more urgent tiers."""
 
 
-class Way(NamedTuple):
-    """One way in which a request may come to be served: mean wait in seconds, relative spread."""
-
-    mean_s: float
-    spread: float
-
-
+Way = tuple[float, float]
+"""One way in which a request may come to be served: mean wait in seconds, relative spread."""
 Model = tuple[Way, ...]
-"""The estimate before correction: whichever way is sooner; empty for what leaves at once."""
+"""The estimate before correction: whichever way is sooner; empty for what leaves at once.
+
+Plain tuples: one is kept for each waiting request, and the garbage collector need not visit them.
+"""
 
 
 def model_wait(ahead: Ahead, drain: DrainRate) -> Model | None:
@@ -71,6 +69,7 @@ def model_wait(ahead: Ahead, drain: DrainRate) -> Model | None:
 
 
 def _way(cost: float, rate: float, drain: DrainRate) -> Way:
-    num_ahead = 1.0 + (cost / drain.mean_cost if drain.mean_cost > 0 else 0.0)
+    mean_cost = drain.mean_cost
+    num_ahead = 1.0 + (cost / mean_cost if mean_cost > 0 else 0.0)
     variance = COMMON_VARIANCE + drain.relative_variance / num_ahead
-    return Way((cost + drain.mean_cost) / rate, P90_DEVIATIONS * sqrt(variance))
+    return (cost + mean_cost) / rate, P90_DEVIATIONS * sqrt(variance)
