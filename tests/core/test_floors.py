@@ -107,3 +107,17 @@ def test_taking_back_what_was_counted_too_much() -> None:
 def test_impossible_floors_are_refused(floors: tuple[float, ...], quantum: float) -> None:
     with pytest.raises(ValueError, match="must be"):
         FloorLedger(floors, quantum)
+
+
+def test_g1_what_was_owed_outlasts_a_step_in_which_all_were_served() -> None:
+    """A tier of a few decodes uses little in one step, and is not thereby paid in full."""
+    ledger = FloorLedger((0.0, 0.1), quantum=1.0)
+    for _ in range(5):
+        ledger.settle((100.0, 0.0), (True, True))
+    assert ledger.deficit(1) == pytest.approx(50.0)
+    ledger.settle((80.0, 20.0), (True, False), content=(True, True))
+    assert ledger.deficit(1) == pytest.approx(30.0)
+    ledger.settle((100.0, 0.0), (True, False), content=(True, True))
+    assert ledger.deficit(1) == pytest.approx(30.0), "content, it claims nothing new"
+    ledger.settle((100.0, 0.0), (True, False), content=(True, False))
+    assert ledger.deficit(1) == 0.0

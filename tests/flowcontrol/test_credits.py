@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.tier import Tiers
-from headway.flowcontrol.credits import free_credits, known_slots, tier_ceilings
+from headway.flowcontrol.credits import floor_slots, free_credits, known_slots, tier_ceilings
 
 TIERS = Tiers()
+NOTHING_KEPT = (0, 0, 0)
 LIMITS = st.integers(1, 500)
 
 
@@ -44,32 +45,65 @@ def test_sending_what_is_free_breaks_no_ceiling(
     limit: int, preempts: bool, policy: str, data: st.DataObject
 ) -> None:
     ceilings = tier_ceilings(limit, TIERS, preempts=preempts, policy=policy)
+    kept = floor_slots(limit, TIERS, preempts=preempts, policy=policy)
+    overcommit = ceilings[0] - limit
     inflight = [0, 0, 0]
     for _ in range(data.draw(st.integers(0, 40))):
         rank = data.draw(st.integers(0, 2))
-        free = free_credits(limit, ceilings, inflight)
+        free = free_credits(limit, ceilings, inflight, kept)
         assert min(free) >= 0
-        # A more urgent tier may always do what a less urgent one may.
-        assert free == sorted(free, reverse=True)
+        # A more urgent tier may always do what a less urgent one may, but for the floor of that.
+        for urgent, other in ((0, 1), (1, 2), (0, 2)):
+            assert free[urgent] >= free[other] or free[other] == kept[other] - inflight[other]
         if free[rank] == 0:
             continue
         inflight[rank] += data.draw(st.integers(1, free[rank]))
-        assert sum(inflight) <= max(ceilings[0], limit)
-        for lowest in (1, 2):
-            assert sum(inflight[lowest:]) <= ceilings[lowest]
+        assert sum(inflight) <= max(ceilings[0], limit) + sum(kept)
+        assert sum(inflight[1:]) <= ceilings[1] + overcommit + sum(kept)
+        assert inflight[2] <= max(ceilings[2], kept[2])
         assert inflight[0] <= limit
 
 
 @given(LIMITS)
 def test_every_tier_may_use_an_idle_node(limit: int) -> None:
     ceilings = tier_ceilings(limit, TIERS, preempts=False, policy="qos")
-    free = free_credits(limit, ceilings, [0, 0, 0])
+    free = free_credits(limit, ceilings, [0, 0, 0], NOTHING_KEPT)
     assert min(free) >= 1
     assert free[0] == limit
 
 
 def test_what_critical_uses_counts_as_its_reserve() -> None:
     ceilings = tier_ceilings(32, TIERS, preempts=False, policy="qos")
-    assert free_credits(32, ceilings, [0, 0, 27]) == [5, 2, 0]
-    assert free_credits(32, ceilings, [3, 2, 27]) == [0, 0, 0]
-    assert free_credits(32, ceilings, [3, 0, 20]) == [9, 9, 7]
+    assert free_credits(32, ceilings, [0, 0, 27], NOTHING_KEPT) == [5, 2, 0]
+    assert free_credits(32, ceilings, [3, 2, 27], NOTHING_KEPT) == [0, 0, 0]
+    assert free_credits(32, ceilings, [3, 0, 20], NOTHING_KEPT) == [9, 9, 7]
+
+
+def test_a_tier_overcommits_only_beyond_what_the_floors_below_keep() -> None:
+    ceilings = tier_ceilings(32, TIERS, preempts=True, policy="qos")
+    kept = floor_slots(32, TIERS, preempts=True, policy="qos")
+    assert kept == (0, 10, 4)
+    for lower, free in ((0, 0), (14, 0), (15, 1), (18, 4), (27, 4)):
+        inflight = [32 - lower, 0, lower]
+        assert free_credits(32, ceilings, inflight, kept)[0] == free
+
+
+def test_normal_work_comes_to_a_node_full_of_bulk() -> None:
+    ceilings = tier_ceilings(32, TIERS, preempts=True, policy="qos")
+    kept = floor_slots(32, TIERS, preempts=True, policy="qos")
+    assert free_credits(32, ceilings, [0, 0, 27], kept) == [9, 10, 0]
+    assert free_credits(32, ceilings, [0, 10, 27], kept) == [0, 0, 0]
+
+
+def test_a_floor_always_has_its_place_at_a_node_that_plans_by_tier() -> None:
+    ceilings = tier_ceilings(32, TIERS, preempts=True, policy="qos")
+    kept = floor_slots(32, TIERS, preempts=True, policy="qos")
+    assert free_credits(32, ceilings, [32, 0, 0], kept) == [0, 10, 4]
+    assert free_credits(32, ceilings, [32, 10, 3], kept) == [0, 0, 1]
+    assert floor_slots(32, TIERS, preempts=False, policy="qos") == NOTHING_KEPT
+    assert floor_slots(32, TIERS, preempts=True, policy="fcfs") == NOTHING_KEPT
+
+
+def test_a_node_of_one_slot_has_none_to_keep() -> None:
+    assert floor_slots(1, TIERS, preempts=True, policy="qos") == NOTHING_KEPT
+    assert floor_slots(2, TIERS, preempts=True, policy="qos") == (0, 1, 1)

@@ -26,19 +26,26 @@ class FloorLedger:
         self._deficits = [0.0] * len(self._floors)
 
     def settle(
-        self, served: Sequence[float], backlogged: Sequence[bool], blocked: Sequence[bool] = ()
+        self,
+        served: Sequence[float],
+        backlogged: Sequence[bool],
+        blocked: Sequence[bool] = (),
+        content: Sequence[bool] = (),
     ) -> None:
         """Account for service: `served` per rank, while the `backlogged` ranks had work waiting.
 
         A negative entry takes back what was counted too much. A `blocked` rank had work but could
         not be served whatever the order (no credit, no memory): its deficit stays as it is, so
-        that it does not return with a claim that shuts out the tiers above. `blocked` may be
+        that it does not return with a claim that shuts out the tiers above. A `content` rank was
+        served all that it could use now and will soon use more, as sequences do that were all in
+        this step: it claims nothing new, and what it was owed before is paid off. Both may be
         empty: none is.
         """
         total = sum(served)
         for rank, floor in enumerate(self._floors):
             if not backlogged[rank]:
-                self._deficits[rank] = 0.0
+                left = self._deficits[rank] - served[rank] if content and content[rank] else 0.0
+                self._deficits[rank] = max(0.0, left)
             elif not (blocked and blocked[rank]):
                 deficit = self._deficits[rank] + floor * total - served[rank]
                 self._deficits[rank] = max(0.0, deficit)

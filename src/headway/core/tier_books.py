@@ -64,10 +64,12 @@ class TierBooks:
     def settle(self, running: Iterable[Running], step: int) -> None:
         """End the step: tell the floors what each tier got, and which could have used more."""
         backlogged = [line.num_waiting > 0 for line in self._lines]
+        content = [False] * len(self._lines)
         for sequence in running:
+            content[sequence.rank] = True
             if sequence.num_tokens - sequence.num_computed > 1 or sequence.last_step != step:
                 backlogged[sequence.rank] = True
-        self._floors.settle(self._served, backlogged)
+        self._floors.settle(self._served, backlogged, content=content)
         self._served = [0.0] * len(self._served)
 
     def owed(self) -> tuple[int, ...]:

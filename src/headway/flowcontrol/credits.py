@@ -11,6 +11,7 @@ from math import ceil, floor
 
 from headway.core.tier import Tiers
 
+SLOTS_PER_FLOOR = 2.0
 OVERCOMMIT = 0.1
 """Share of the slots that the most urgent tier may send on top to a node that preempts."""
 
@@ -37,20 +38,37 @@ def tier_ceilings(limit: int, tiers: Tiers, *, preempts: bool, policy: str) -> t
     return tuple(ceilings)
 
 
-def free_credits(limit: int, ceilings: Sequence[int], inflight: Sequence[int]) -> list[int]:
+def floor_slots(limit: int, tiers: Tiers, *, preempts: bool, policy: str) -> tuple[int, ...]:
+    """Return, for each rank, how many requests its floor keeps at a node that `preempts`.
+
+    They are there whatever others send, so that the engine always has of each tier whom to pay its
+    floor: twice the floor's share of the slots, for a slot in decode is served less than one that
+    prefills. At a node that does not plan by tier they would only queue. A node of a single slot
+    cannot spare it.
+    """
+    if policy == "fcfs" or not preempts:
+        return (0,) * len(tiers)
+    return tuple(min(limit - 1, ceil(SLOTS_PER_FLOOR * limit * tier.floor)) for tier in tiers.all)
+
+
+def free_credits(
+    limit: int, ceilings: Sequence[int], inflight: Sequence[int], kept: Sequence[int]
+) -> list[int]:
     """Return, for each rank, how many more requests may be sent to the node now; never negative.
 
     `inflight` counts the requests of each rank at the node. A request of rank r fits when it
-    breaks no ceiling of r or above, and, below rank 0, when the node has a slot that is free.
+    breaks no ceiling of r or above. At a node that preempts it may do so by the overcommit, as far
+    as less urgent requests there can give way: those beyond what floors keep. It fits, too, while
+    its own tier has less there than its floor keeps (`kept`, from `floor_slots`).
     """
-    below = sum(inflight)
-    # Overcommitting helps only where somebody less urgent can give way; beyond that it would fill
-    # the node with rank 0 for good, and no floor could be paid.
-    most = min(ceilings[0], limit + below - inflight[0])
-    free = [max(0, most - below)]
-    room = limit - below
-    for rank in range(1, len(ceilings)):
-        below -= inflight[rank - 1]
-        room = min(room, ceilings[rank] - below)
-        free.append(max(0, room))
+    total = sum(inflight)
+    overcommit = max(0, ceilings[0] - limit)
+    free: list[int] = []
+    for rank, own in enumerate(inflight):
+        lower = sum(inflight[rank + 1 :]) - sum(kept[rank + 1 :])
+        extra = min(overcommit, max(0, lower))
+        room = limit + extra - total
+        for above in range(1, rank + 1):
+            room = min(room, ceilings[above] + extra - sum(inflight[above:]))
+        free.append(max(0, room, kept[rank] - own))
     return free

@@ -14,7 +14,7 @@ from enum import StrEnum
 from headway.core.limits import NodeLimiter, WindowSignals
 from headway.core.routing import Router
 from headway.core.tier import Tiers
-from headway.flowcontrol.credits import free_credits, known_slots, tier_ceilings
+from headway.flowcontrol.credits import floor_slots, free_credits, known_slots, tier_ceilings
 from headway.flowcontrol.meter import NodeMeter
 
 FAILURES_UNTIL_DOWN = 3
@@ -53,6 +53,7 @@ class Node:
         self._preempts = False
         self._inflight = [0] * len(tiers)
         self._ceilings: tuple[int, ...] = ()
+        self._floor_slots: tuple[int, ...] = ()
         self._failed_requests = False
 
     @property
@@ -91,6 +92,7 @@ class Node:
     def set_ceilings(self, tiers: Tiers, policy: str) -> None:
         """Share the limit out among the tiers anew."""
         self._ceilings = tier_ceilings(self.limit, tiers, preempts=self._preempts, policy=policy)
+        self._floor_slots = floor_slots(self.limit, tiers, preempts=self._preempts, policy=policy)
 
     def free(self) -> list[int]:
         """Return how many more requests of each rank it takes now."""
@@ -98,7 +100,7 @@ class Node:
             return [0] * len(self._inflight)
         if self.state is NodeState.PROBATION:
             return [max(0, 1 - sum(self._inflight))] * len(self._inflight)
-        return free_credits(self.limit, self._ceilings, self._inflight)
+        return free_credits(self.limit, self._ceilings, self._inflight, kept=self._floor_slots)
 
     def take_out(self, *, failed_requests: bool) -> None:
         """Send nothing more to it until a probe finds it well."""
