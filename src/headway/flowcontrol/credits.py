@@ -64,10 +64,11 @@ def free_credits(
     total = sum(inflight)
     overcommit = max(0, ceilings[0] - limit)
     free: list[int] = []
+    room = limit + overcommit
     for rank, own in enumerate(inflight):
         lower = sum(inflight[rank + 1 :]) - sum(kept[rank + 1 :])
         extra = min(overcommit, max(0, lower))
-        room = limit + extra - total
+        room = min(room, limit + extra - total)
         for above in range(1, rank + 1):
             room = min(room, ceilings[above] + extra - sum(inflight[above:]))
         free.append(max(0, room, kept[rank] - own))
