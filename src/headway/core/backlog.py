@@ -4,6 +4,7 @@ A tenant's *share* is the larger of its shares of the two bounds, requests and t
 its weight (dominant share). Room is made by the newest requests of the tenant with the largest.
 """
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from headway.core.heap import IndexedHeap
@@ -40,20 +41,25 @@ class _Holding:
     weight: float
     cost: float = 0.0
     tokens: int = 0
-    newest: IndexedHeap[str] = field(default_factory=IndexedHeap)
+    sequences: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    """By request, the newest last."""
 
 
 class Backlog:
-    """What waits in one tier, by tenant. Every change costs O(log n)."""
+    """What waits in one tier, by tenant. Every change costs O(log tenants).
+
+    Who holds most is asked only when there is no room, so a tenant keeps its place in that order
+    when its share falls; `_largest` moves it then.
+    """
 
     def __init__(self, max_requests: int, max_tokens: int) -> None:
         self.tokens = 0
         self.cost = 0.0
         self.total_weight = 0.0
         self._bounds = Need(max_requests, max_tokens)
-        self._entries: dict[str, tuple[QueuedRequest, int]] = {}
+        self._entries: dict[str, QueuedRequest] = {}
         self._holdings: dict[str, _Holding] = {}
-        self._by_share: IndexedHeap[str] = IndexedHeap()  # the largest share first
+        self._by_share: IndexedHeap[str] = IndexedHeap()  # largest share first, or earlier
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -72,19 +78,17 @@ class Backlog:
 
     def remove(self, request_id: str) -> bool:
         """Stop counting a request that left the queue; return whether it was counted."""
-        entry, _ = self._entries.pop(request_id, (None, 0))
+        entry = self._entries.pop(request_id, None)
         if entry is None:
             return False
         holding = self._holdings[entry.tenant]
-        holding.newest.remove(request_id)
+        del holding.sequences[request_id]
         holding.cost -= entry.cost
         holding.tokens -= entry.tokens
         self.tokens -= entry.tokens
         # Sums of floats do not cancel exactly; an empty sum is exactly 0.
         self.cost = self.cost - entry.cost if self._entries else 0.0
-        if holding.newest:
-            self._place(entry.tenant)
-        else:
+        if not holding.sequences:
             del self._holdings[entry.tenant]
             self._by_share.remove(entry.tenant)
             self.total_weight = self.total_weight - holding.weight if self._holdings else 0.0
@@ -120,53 +124,66 @@ class Backlog:
         taken: list[tuple[QueuedRequest, int]] = []
         left = need
         while left and len(taken) < most:
-            first = self._by_share.peek()
+            first = self._largest()
             if first is None or first[2] == spare or -first[0] <= above_share:
                 break
-            newest = self._holdings[first[2]].newest.peek()
-            assert newest is not None, "a tenant without requests is kept"
-            taken.append(self._entries[newest[2]])
+            newest, sequence = next(reversed(self._holdings[first[2]].sequences.items()))
+            taken.append((self._entries[newest], sequence))
             left = left.less([taken[-1][0].tokens])
-            self.remove(newest[2])
+            self.remove(newest)
         for victim, sequence in reversed(taken):
             self._add(victim, sequence)
         return [victim for victim, _ in taken]
 
     def _add(self, entry: QueuedRequest, sequence: int) -> None:
-        self._entries[entry.request_id] = (entry, sequence)
-        holding = self._holdings.setdefault(entry.tenant, _Holding(0.0))
+        self._entries[entry.request_id] = entry
+        holding = self._holdings.get(entry.tenant)
+        if holding is None:
+            holding = self._holdings[entry.tenant] = _Holding(0.0)
         self.total_weight += entry.weight - holding.weight
         holding.weight = entry.weight
         holding.cost += entry.cost
         holding.tokens += entry.tokens
-        holding.newest.push(entry.request_id, -sequence, -sequence)
+        holding.sequences[entry.request_id] = sequence
         self.tokens += entry.tokens
         self.cost += entry.cost
-        self._place(entry.tenant)
+        claim, placed = self._claim(holding), self._by_share.place_of(entry.tenant)
+        if placed is None or claim < placed:
+            self._by_share.push(entry.tenant, *claim)
 
     def _share(self, holding: _Holding | None, extra: QueuedRequest | None = None) -> float:
         requests, tokens, weight = (0, 0, 1.0)
         if holding is not None:
-            requests, tokens, weight = len(holding.newest), holding.tokens, holding.weight
+            requests, tokens, weight = len(holding.sequences), holding.tokens, holding.weight
         if extra is not None:
             requests, tokens, weight = requests + 1, tokens + extra.tokens, extra.weight
         return max(requests / self._bounds.requests, tokens / self._bounds.tokens) / weight
 
-    def _place(self, tenant: str) -> None:
-        holding = self._holdings[tenant]
-        oldest_claim = holding.newest.peek()
-        assert oldest_claim is not None, "a tenant without requests is kept"
-        self._by_share.push(tenant, -self._share(holding), oldest_claim[1])
+    def _largest(self) -> tuple[float, int, str] | None:
+        """Return (-share, -newest, tenant) of the tenant with the largest share, or None."""
+        while first := self._by_share.peek():
+            claim = self._claim(self._holdings[first[2]])
+            if claim == first[:2]:
+                return first
+            self._by_share.push(first[2], *claim)
+        return None
+
+    def _claim(self, holding: _Holding) -> tuple[float, int]:
+        return -self._share(holding), -next(reversed(holding.sequences.values()))
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""
-        entries = [entry for entry, _ in self._entries.values()]
+        entries = list(self._entries.values())
         assert self.tokens == sum(entry.tokens for entry in entries), "tokens have drifted"
         cost = sum(entry.cost for entry in entries)
         assert abs(cost - self.cost) <= 1e-6 * max(1.0, cost), "cost has drifted"
-        held = sum(len(holding.newest) for holding in self._holdings.values())
+        held = sum(len(holding.sequences) for holding in self._holdings.values())
         assert held == len(entries), "a request is counted twice or nowhere"
         assert set(self._holdings) == {entry.tenant for entry in entries}, "a tenant is left over"
         weight = sum(holding.weight for holding in self._holdings.values())
         assert abs(weight - self.total_weight) <= 1e-6 * max(1.0, weight), "weights have drifted"
         self._by_share.check_integrity()
+        for tenant, holding in self._holdings.items():
+            placed = self._by_share.place_of(tenant)
+            assert placed is not None, f"{tenant} has no place"
+            assert placed <= self._claim(holding), f"{tenant} comes too late"

@@ -72,7 +72,9 @@ class FloorLedger:
             for rank, floor in enumerate(self._floors)
             if floor > 0 and self._deficits[rank] >= self._quantum
         ]
-        return tuple(sorted(owed, key=lambda rank: (-self._deficits[rank], rank)))
+        if len(owed) > 1:
+            owed.sort(key=lambda rank: (-self._deficits[rank], rank))
+        return tuple(owed)
 
     def deficit(self, rank: int) -> float:
         """Return what `rank` is owed, in cost units."""

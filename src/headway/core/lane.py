@@ -15,7 +15,7 @@ from headway.core.shedding import Level
 from headway.core.tier import Tier, Tiers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sent:
     """A request that was dispatched and has not ended."""
 
