@@ -160,6 +160,16 @@ def test_an_overdue_floor_goes_before_the_more_urgent() -> None:
     assert "c" not in tokens(step)
 
 
+def test_an_overdue_floor_takes_no_more_than_its_share_before_the_more_urgent() -> None:
+    """G2: neither its own long prompt nor those behind it take critical's step."""
+    tiers = (TierLimits(preemptible=False), TierLimits(), TierLimits(floor=0.05))
+    limits = StepLimits(max_num_seqs=8, max_num_batched_tokens=64, tiers=tiers)
+    overdue = [waits("b", 2, 1, 300, overtaken=8), waits("next", 2, 2, 300)]
+    step = plan([], [waits("c", 0, 5, 40), *overdue], limits=limits, owed=(2,))
+    assert tokens(step)["c"] == 40
+    assert tokens(step)["b"] >= 7
+
+
 def test_whole_prompts_without_chunking() -> None:
     """One prompt may exceed the budget, alone; the next waits its turn."""
     limits = StepLimits(8, 16, PLAIN, enable_chunked_prefill=False)

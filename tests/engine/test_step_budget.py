@@ -84,7 +84,8 @@ def test_m11_a_wrong_prediction_breaks_no_guarantee(factor: float, learns: bool)
         step = drive.step()
         if number % 5 == 0:
             planned = {each.sequence_id for each in step.slices}
-            assert arrival.sequence_id in planned, "G2"
+            reason = step.plan.waits.get(arrival.sequence_id)
+            assert arrival.sequence_id in planned, f"G2: {reason}"
         served = drive.service[-1]
         for rank, debt in owed.items():
             debt.add(FLOORS[rank] * sum(served) - served[rank])

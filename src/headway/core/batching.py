@@ -53,8 +53,8 @@ class _Planner:
     def serve(self) -> None:
         for rank in self._ranks:
             self._serve_decodes(rank, only_due=self.budget.waits_for_prompts(rank))
-        for rank in self._overdue_ranks():
-            self._admit(rank)
+        for rank in self._owed:
+            self._admit(rank, overdue=True)
             if self._held_from <= rank:
                 self._hold_for_overdue()
         for rank in self._ranks:
@@ -129,11 +129,6 @@ class _Planner:
 
     # -- candidates -----------------------------------------------------------------------------
 
-    def _overdue_ranks(self) -> list[int]:
-        """Tiers owed their floor whose first candidate was overtaken as often as allowed."""
-        heads = ((rank, next(self._waiting[rank].in_order(), None)) for rank in self._owed)
-        return [rank for rank, head in heads if head and self._is_exhausted(head)]
-
     def _hold_for_overdue(self) -> None:
         """Admit nobody who would be in the way of those that are overdue and do not fit."""
         self._overdue = [each for each in self._blocked.values() if self._is_exhausted(each)]
@@ -143,14 +138,18 @@ class _Planner:
         now = self.draft.overtaken.get(candidate.sequence_id, 0)
         return candidate.overtaken + now >= self._limits.max_overtakes
 
-    def _admit(self, rank: int) -> None:
-        """Admit candidates of a tier while there is room, looking past a few that do not fit."""
+    def _admit(self, rank: int, *, overdue: bool = False) -> None:
+        """Admit candidates of a tier while there is room, looking past a few that do not fit.
+
+        Only the `overdue` go before more urgent tiers, and then within the floor of theirs.
+        """
         looked_past = 0
-        candidates = self._waiting[rank].in_order() if rank < self._held_from else iter(())
-        for candidate in candidates:
+        for candidate in self._waiting[rank].in_order() if rank < self._held_from else ():
             if candidate.sequence_id in self.draft.items:
                 continue
-            wait = self._try_to_admit(candidate)
+            if overdue and not self._is_exhausted(candidate):
+                return
+            wait = self._try_to_admit(candidate, overdue=overdue)
             if wait is not None:
                 self.draft.waits[candidate.sequence_id] = wait
                 looked_past += 1
@@ -159,8 +158,9 @@ class _Planner:
             if out_of_room or looked_past >= self._limits.lookahead or rank >= self._held_from:
                 return
 
-    def _try_to_admit(self, candidate: Candidate) -> Wait | None:
+    def _try_to_admit(self, candidate: Candidate, *, overdue: bool) -> Wait | None:
         rank = candidate.rank
+        most = max(1, self.budget.floor(rank)) if overdue else candidate.num_tokens
         if self.budget.for_prompt(rank, 1, 0, begun=False) == 0:
             return Wait.TOKENS
         if rank == 0 and not self.draft.leaves_room(candidate, self._overdue):
@@ -168,8 +168,8 @@ class _Planner:
         match = self.draft.find_match(candidate)
         more = len(self._waiting[rank]) - self._admitted[rank] > 1
         num_left = candidate.num_tokens - match.num_tokens
-        room = self.budget.for_prompt(rank, num_left, match.num_tokens, begun=False)
-        num_tokens = self._chunk(rank, num_left, room, share=more)
+        room = self.budget.for_prompt(rank, min(most, num_left), match.num_tokens, begun=False)
+        num_tokens = self._chunk(rank, num_left, room, share=more and not overdue)
         wait = self.draft.admit(candidate, match, num_tokens) if num_tokens else Wait.TOKENS
         if wait is None:
             self._prefilled = True

@@ -102,6 +102,10 @@ class StepBudget:
 
     # -- what a tier may take -------------------------------------------------------------------
 
+    def floor(self, rank: int) -> int:
+        """Return the tokens that are kept for the floor of this tier."""
+        return self._floors[rank]
+
     def waits_for_prompts(self, rank: int) -> bool:
         """Return whether prompts of more urgent tiers have not had their turn."""
         return any(self._has_prompt[:rank])
