@@ -229,6 +229,49 @@ def test_g9_afterwards_nothing_is_left(operations: list[tuple[str, str, float, f
     assert queue.num_tenants == 1, "after a lull only who waits is remembered"
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["push", "send", "settle", "remove"]), st.sampled_from("abc"), COSTS
+        ),
+        max_size=80,
+    )
+)
+def test_i10_virtual_time_never_moves_back_and_no_reservation_is_lost(
+    operations: list[tuple[str, str, float]],
+) -> None:
+    queue = FairQueue()
+    sent: list[str] = []
+    fill(queue, "z", 1, cost=0.0)
+    before = queue.virtual_time
+    for number, (operation, tenant, cost) in enumerate(operations):
+        if operation == "push":
+            queue.push(f"{tenant}{number}", tenant, cost=cost, key=0.0)
+        elif operation == "send" and (name := queue.send()) is not None:
+            sent.append(name)
+        elif operation == "settle" and sent:
+            name = sent.pop(0)
+            queue.settle(name, name[0], cost)
+        elif operation == "remove":
+            queue.remove(f"{tenant}{number - 1}")
+        assert queue.virtual_time >= before >= 0
+        before = queue.virtual_time
+        queue.check_integrity()
+
+
+def test_i10_what_is_reserved_is_replaced_by_what_was_given() -> None:
+    """Whatever was predicted, three tenants that received the same take turns."""
+    queue = FairQueue()
+    for tenant, predicted in (("a", 1.0), ("b", 64.0), ("c", 8.0)):
+        fill(queue, tenant, 40, cost=predicted)
+    for _ in range(60):
+        name = queue.send()
+        assert name is not None
+        queue.settle(name, name[0], 8.0)
+    order = [str(queue.send()) for _ in range(3)]
+    assert sorted(name[0] for name in order) == ["a", "b", "c"]
+
+
 def test_tenants_that_come_once_do_not_fill_the_memory() -> None:
     queue = FairQueue()
     fill(queue, "z", 3)

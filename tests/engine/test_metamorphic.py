@@ -150,6 +150,20 @@ def test_m12_the_prefix_cache_spares_work_and_adds_none(load: list[Wanted]) -> N
     assert cached.by_tenant.total() <= plain.by_tenant.total()
 
 
+def test_g11_what_another_tenant_cached_shows_in_no_plan() -> None:
+    """Neither in counts nor in time: b's prompt is a's, or is not, and all b sees is the same."""
+
+    def seen_by_b(first_token: int) -> list[str]:
+        before = [Wanted(0, 1, "a", 64, 4, first_token=1)]
+        asked = [Wanted(20 + n, 1, "b", 64 + n, 4, first_token=first_token) for n in range(6)]
+        return plans([*before, *asked], num_blocks=64)[0]
+
+    assert seen_by_b(1) == seen_by_b(2)
+    own = [Wanted(0, 1, "b", 64, 4), Wanted(20, 1, "b", 64, 4)]
+    other = [Wanted(0, 1, "a", 64, 4), Wanted(20, 1, "b", 64, 4)]
+    assert plans(own, num_blocks=64)[0] != plans(other, num_blocks=64)[0], "its own does show"
+
+
 def random_load(seed: int) -> list[Wanted]:
     """Return 60 requests, more than the pool takes, some of which leave."""
     random = Random(seed)
