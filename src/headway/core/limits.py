@@ -22,7 +22,7 @@ LEAST_KEPT, MOST_KEPT = 0.7, 0.95
 """A window that went wrong costs between 5 % and 30 % of the limit; a failure costs half."""
 HOLD_FAILED, HOLD_OVERLOADED = 3, 2
 """Windows without growth afterwards."""
-PLAIN = 1.2
+PLAIN = 1.5
 """Above this multiple of a target one window is enough to act upon; below, it takes the mean."""
 ROOMY, SLOWEST_PACE = 0.8, 10
 """From this share of its target on, a signal slows growth down, to one step in ten windows."""

@@ -2,7 +2,7 @@
 
 from math import sqrt
 
-NEWEST_SHARE = 0.25
+NEWEST_SHARE = 0.1
 MEMORY = 30
 """Windows over which two series are compared."""
 LEAST_SPREAD = 0.03
