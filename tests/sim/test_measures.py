@@ -94,7 +94,7 @@ def test_waits_within_the_prediction_are_counted() -> None:
 
 def test_fill_lateness_and_error_are_of_the_steps_after_the_warm_up() -> None:
     made, recorder = ten_seconds()
-    features = StepFeatures(num_tokens=50)
+    features = StepFeatures(num_tokens=50, num_prefills=1)
     early = SimStep(features, (50, 0, 0), None, 1, 9.0, 9.0)
     recorder.step(Running(early, 0.5, 0.1, 1), 0.5)
     for took_s in (0.02, 0.04):

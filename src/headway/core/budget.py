@@ -15,6 +15,15 @@ MIN_TOKENS = 16
 TIMELESS = StepCoefficients(0.0)
 
 
+def fits_any_bound(seconds: float, limits: StepLimits) -> bool:
+    """Return whether a step of predicted `seconds` is within its time, whoever is due and when.
+
+    Without prompts, all that may be computed is computed in such a step.
+    """
+    bound = min(limits.min_step_s, *(tier.recent_s for tier in limits.tiers))
+    return seconds * (1 + 1e-9) <= bound
+
+
 class StepBudget:
     """What is left of one step, in tokens and in predicted seconds.
 

@@ -74,7 +74,15 @@ class StepFeatures:
     @property
     def row(self) -> tuple[float, ...]:
         """The values in the order of the coefficients, 1 for the base."""
-        return 1.0, *astuple(self)
+        return (
+            1.0,
+            self.num_tokens,
+            self.num_decodes,
+            self.num_prefills,
+            self.decode_context,
+            self.prefill_context,
+            self.prefill_work,
+        )
 
 
 @dataclass(frozen=True, slots=True)

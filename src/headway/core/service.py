@@ -106,13 +106,13 @@ class ServiceLedger:
 
     def _settle(self, tenant: str, account: _Account) -> None:
         """Keep an account in use, park an idle one that is in debt, forget any other."""
-        self._idle.remove(tenant)
         if account.waiting or account.num_reserved:
-            return
-        if account.served > self.virtual_time:
+            self._idle.remove(tenant)
+        elif account.served > self.virtual_time:
             self._sequence += 1
             self._idle.push(tenant, account.served, self._sequence)
         else:
+            self._idle.remove(tenant)
             del self._accounts[tenant]
 
     def check_integrity(self) -> None:

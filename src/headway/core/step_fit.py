@@ -7,6 +7,7 @@ measurement (other load, clock speed) stretches it by a share.
 
 from collections.abc import Sequence
 from math import isfinite, sqrt
+from operator import mul
 
 FORGETTING = 0.998
 """What a measurement weighs after each further one: half after about 350."""
@@ -57,12 +58,12 @@ class CoefficientFit:
     def learn(self, features: Sequence[float], actual_s: float) -> bool:
         """Take a measurement; return whether it was learned from."""
         row = [x * unit for x, unit in zip(features, self._unit, strict=True)]
-        predicted_s = sum(share * x for share, x in zip(self._shares, row, strict=True))
+        predicted_s = _dot(self._shares, row)
         scale = 1.0 / max(predicted_s, self._smallest_s)
         residual = (actual_s - predicted_s) * scale
         row = [x * scale for x in row]
-        gain = [sum(p * x for p, x in zip(line, row, strict=True)) for line in self._covariance]
-        information = sum(g * x for g, x in zip(gain, row, strict=True))
+        gain = [_dot(line, row) for line in self._covariance]
+        information = _dot(gain, row)
         expected = self._deviation * sqrt(1.0 + max(0.0, information))
         self._deviation = self._follow(abs(residual))
         if abs(residual) > OUTLIER * expected:
@@ -115,3 +116,7 @@ class CoefficientFit:
             ]
             self._shares[lowest] = 0.0
         self._shares = [max(0.0, share) for share in self._shares]
+
+
+def _dot(left: Sequence[float], right: Sequence[float]) -> float:
+    return float(sum(map(mul, left, right)))

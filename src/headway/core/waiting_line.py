@@ -153,6 +153,12 @@ class WaitingLine:
             self.reserve(sequence)
         return cost
 
+    def charge_decodes(self, sequence: Sequence, num_tokens: int) -> float:
+        """Charge for that many decodes, one after the other. Returns the charge."""
+        cost = self._prices.decode * num_tokens
+        self._queue.charge(self._tenant(sequence), cost, sequence.weight)
+        return cost
+
     def reserve(self, sequence: Sequence) -> None:
         """Reserve for the known tokens still to compute; a lone one is charged when computed."""
         self.release(sequence)

@@ -38,9 +38,15 @@ class Sequence:
     overtaken: int = 0
     num_cached: int = 0
     """Prompt tokens that the prefix cache spared at the first admission."""
+    num_prompt_tokens: int = field(init=False)
+    """Length of the prompt; kept, because every step asks for it."""
     finish_reason: FinishReason | None = None
     known_match: PrefixMatch | None = field(default=None, repr=False)
     """The latest answer of the prefix cache, so that nothing is hashed twice."""
+
+    def __post_init__(self) -> None:
+        """Count the prompt."""
+        self.num_prompt_tokens = len(self.request.prompt_token_ids)
 
     @property
     def tenant(self) -> str:
@@ -58,14 +64,14 @@ class Sequence:
         return len(self.token_ids)
 
     @property
-    def num_prompt_tokens(self) -> int:
-        """Length of the prompt."""
-        return len(self.request.prompt_token_ids)
-
-    @property
     def num_output_tokens(self) -> int:
         """Tokens generated so far."""
         return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def decodes(self) -> bool:
+        """Whether all it needs is the next token after one that it drew."""
+        return self.num_output_tokens > 0 and len(self.token_ids) - self.num_computed == 1
 
     @property
     def max_num_tokens(self) -> int:
@@ -98,9 +104,11 @@ def stop_token_ids(sequence: Sequence, eos_token_ids: frozenset[int]) -> frozens
 
 def finish_reason(sequence: Sequence, eos_token_ids: frozenset[int]) -> FinishReason | None:
     """Return why the sequence ends with its newest token, or None. Knows no stop strings."""
-    may_stop = sequence.num_output_tokens >= sequence.request.params.min_tokens
-    if may_stop and sequence.token_ids[-1] in stop_token_ids(sequence, eos_token_ids):
+    params, last = sequence.request.params, sequence.token_ids[-1]
+    num_output_tokens = sequence.num_output_tokens
+    stops = last in params.stop_token_ids or (last in eos_token_ids and not params.ignore_eos)
+    if stops and num_output_tokens >= params.min_tokens:
         return FinishReason.STOP
-    if sequence.num_output_tokens >= sequence.max_tokens:
+    if num_output_tokens >= sequence.max_tokens:
         return FinishReason.LENGTH
     return None

@@ -59,6 +59,12 @@ class EngineStats:
         """Count the end of one sequence."""
         self.num_finished[reason] = self.num_finished.get(reason, 0) + 1
 
+    def count_decodes(self, num_steps: int, num_sequences: int) -> None:
+        """Count steps of one token for each of so many sequences."""
+        self.num_steps += num_steps
+        self.num_batched_tokens += num_steps * num_sequences
+        self.num_generation_tokens += num_steps * num_sequences
+
     def count_prediction(self, actual_s: float, predicted_s: float, safety: float) -> None:
         """Count a step whose time was predicted."""
         self.step_s += actual_s

@@ -6,10 +6,11 @@ each step's time as it was.
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import inf
 
+from headway.core.budget import fits_any_bound
 from headway.core.ordering import order_key
 from headway.core.predictor import StepFeatures, StepTimePredictor
 from headway.core.promise import tier_limits, tier_promises
@@ -20,13 +21,21 @@ from headway.engine.options import EngineOptions
 from headway.engine.request import EngineRequest
 from headway.engine.runner import SampledToken, SequenceSlice, StepResult
 from headway.engine.sampling_params import SamplingParams
-from headway.engine.scheduler import ScheduledStep, Scheduler
+from headway.engine.scheduler import ScheduledStep
 from headway.engine.sequence import Sequence
 from headway.engine.stats import EngineStats
 from headway.engine.step_limits import step_limits
 from headway.sim.counted_tokens import CountedTokens
 from headway.sim.counting_kv import CountingKV
-from headway.sim.scheduler import Emission, PolicySetup, SchedulerStats, SimRequest, SimStep
+from headway.sim.repeating import RepeatingScheduler
+from headway.sim.scheduler import (
+    Emission,
+    PolicySetup,
+    Repeated,
+    SchedulerStats,
+    SimRequest,
+    SimStep,
+)
 
 SHARE_OF_PACE = 0.5
 """Where targets are kept, a step that is late anyway takes at most this share of the tightest time
@@ -41,6 +50,33 @@ class _Live:
     sequence: Sequence
     num_seen: int = 0
     """Tokens that were ever computed for it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Steady:
+    """Sequences that get one more token in each step, and nothing else happens."""
+
+    sequences: tuple[Sequence, ...]
+    num_tokens: tuple[int, ...]
+    """By rank, in one step."""
+    context: int
+    """Tokens that the next step attends to."""
+    num_left: int
+    """Steps until one of them has its last token or blocks might run out."""
+    unbounded: bool
+    """Whether the time of a step matters to none of them."""
+    ends: list[float] = field(default_factory=list)
+    """Of the steps that are not booked yet."""
+    latest_s: float = 0.0
+    """End of the latest step on the engine's own clock."""
+    in_flight: bool = False
+    closed: bool = False
+    """Somebody came or left: the step under way is the last."""
+
+    def features(self) -> StepFeatures:
+        """Return what the next step computes."""
+        count = len(self.sequences)
+        return StepFeatures(num_tokens=count, num_decodes=count, decode_context=self.context)
 
 
 class HeadwayScheduler:
@@ -66,8 +102,9 @@ class HeadwayScheduler:
             block_size=shape.block_size,
         )
         caching = shape.enable_prefix_caching
-        self._scheduler = Scheduler(
-            CountingKV(shape.num_blocks, shape.block_size, enable_prefix_caching=caching),
+        self._kv = CountingKV(shape.num_blocks, shape.block_size, enable_prefix_caching=caching)
+        self._scheduler = RepeatingScheduler(
+            self._kv,
             self._limits(),
             frozenset([_EOS]),
             self._engine_stats,
@@ -77,22 +114,32 @@ class HeadwayScheduler:
             predictor=self._predictor,
         )
         self._live: dict[str, _Live] = {}
+        self._may_repeat = setup.may_repeat
+        self._steady: _Steady | None = None
+        self._told: list[Repeated] = []
         self._arrivals = count()
         self._num_recomputed = 0
 
     def add(self, request: SimRequest, now: float) -> None:
         """See `StepScheduler`."""
+        self._close()
         sequence = _sequence(request, next(self._arrivals), self._tiers, now)
         self._live[request.request_id] = _Live(request, sequence)
         self._scheduler.add([sequence], now)
 
     def abort(self, request_id: str) -> None:
         """See `StepScheduler`."""
-        if self._live.pop(request_id, None) is not None:
+        if request_id in self._live:
+            self._close()
+            del self._live[request_id]
             self._scheduler.abort(request_id)
 
     def plan(self, now: float) -> SimStep | None:
         """See `StepScheduler`."""
+        repeated = self._repeat(now) if self._may_repeat else None
+        if repeated is not None:
+            return repeated
+        self._close()
         step = self._scheduler.schedule(now)
         if step is None:
             return None
@@ -108,6 +155,9 @@ class HeadwayScheduler:
 
     def done(self, step: SimStep, now: float, step_s: float) -> Seq[Emission]:
         """See `StepScheduler`."""
+        if step.is_repeat:
+            self._repeated(step, now, step_s)
+            return ()
         planned = step.token
         assert isinstance(planned, ScheduledStep), "a step of another policy"
         slices = [each for each in planned.slices if each.sequence_id in self._live]
@@ -128,8 +178,103 @@ class HeadwayScheduler:
             )
         return emissions
 
+    # -- equal steps ----------------------------------------------------------------------------
+
+    def _repeat(self, now: float) -> SimStep | None:
+        """Return the step if it is one more token for each that runs, whatever else there is.
+
+        Then the plan would have been that, too: nobody waits, blocks are there for all, and the
+        time is within any bound.
+        """
+        steady = self._steady if self._steady is not None else self._find_steady()
+        if steady is None or steady.num_left == 0:
+            return None
+        features = steady.features()
+        predicted_s = self._predictor.predict(features)
+        if not (steady.unbounded or fits_any_bound(predicted_s, self._scheduler.limits)):
+            return None
+        self._steady = steady
+        steady.in_flight = True
+        return SimStep(
+            features=features,
+            num_tokens=steady.num_tokens,
+            token=now,
+            budget_tokens=self._options.max_num_batched_tokens,
+            predicted_s=predicted_s,
+            is_repeat=True,
+        )
+
+    def _find_steady(self) -> _Steady | None:
+        sequences = self._scheduler.steady()
+        size = self._options.block_size
+        num_each = self._kv.num_available // max(1, len(sequences)) * size
+        if not sequences or num_each == 0 or len(sequences) > self._options.max_num_batched_tokens:
+            return None
+        tokens = [0] * len(self._tiers)
+        num_left, context = num_each, 0
+        for sequence in sequences:
+            tokens[sequence.rank] += 1
+            context += sequence.num_computed
+            request = self._live[sequence.sequence_id].request
+            num_left = min(num_left, request.num_output_tokens - sequence.num_output_tokens - 1)
+        unbounded = tokens[0] == len(sequences)
+        return _Steady(sequences, tuple(tokens), context, num_left, unbounded)
+
+    def _repeated(self, step: SimStep, now: float, step_s: float) -> None:
+        """A step is over that was one more token for each."""
+        steady = self._steady
+        assert steady is not None, "a step of another policy"
+        assert isinstance(step.token, float), "a repeated step knows when it began"
+        steady.in_flight = False
+        steady.ends.append(now)
+        steady.num_left -= 1
+        steady.context += len(steady.sequences)
+        steady.latest_s = step.token + step_s
+        self._scheduler.learn(step.features, step_s)
+        if self._fastest.note(step.features.num_tokens, step_s):
+            self._scheduler.limits = self._limits()
+        if steady.closed:
+            self._close()
+
+    def _close(self) -> None:
+        """Something else happens: what is under way ends as it began, and is the last of it."""
+        steady = self._steady
+        if steady is not None:
+            self._book(steady)
+            steady.closed = True
+            if not steady.in_flight:
+                self._steady = None
+
+    def catch_up(self) -> None:
+        """See `Repeats`. The step under way has taken its blocks, as any step has."""
+        steady = self._steady
+        if steady is None:
+            return
+        self._book(steady)
+        for sequence in steady.sequences if steady.in_flight else ():
+            if sequence.sequence_id in self._live:
+                computed = sequence.num_computed
+                self._kv.grow(sequence.sequence_id, computed, computed + 1)
+
+    def _book(self, steady: _Steady) -> None:
+        if not steady.ends:
+            return
+        self._scheduler.repeat(len(steady.ends), steady.latest_s)
+        alive = [s for s in steady.sequences if s.sequence_id in self._live]
+        for sequence in alive:
+            live = self._live[sequence.sequence_id]
+            live.num_seen = max(live.num_seen, sequence.num_computed)
+        ids = tuple(sequence.sequence_id for sequence in alive)
+        self._told.append(Repeated(ids, tuple(steady.ends)))
+        steady.ends.clear()
+
+    def take_repeated(self) -> Repeated | None:
+        """See `Repeats`."""
+        return self._told.pop(0) if self._told else None
+
     def stats(self) -> SchedulerStats:
         """See `StepScheduler`."""
+        self.catch_up()
         stats = self._scheduler.stats()
         return SchedulerStats(
             running=stats.num_running,

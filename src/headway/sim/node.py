@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.sim.cost_model import CostModel, StepNoise
-from headway.sim.scheduler import Emission, SimRequest, SimStep, StepScheduler
+from headway.sim.scheduler import Emission, Repeated, Repeats, SimRequest, SimStep, StepScheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class SimNode:
         self.slow_factor = 1.0
         self.scheduler: StepScheduler | None = None
         """None while the node is down."""
+        self._repeats: Repeats | None = None
         self.running: Running | None = None
         self.num_steps = 0
         self._model = model
@@ -60,7 +61,20 @@ class SimNode:
         assert self.scheduler is not None, f"node {self.index} is down"
         return self.scheduler.done(running.step, now, running.took_s * self._error)
 
+    def start(self, scheduler: StepScheduler) -> None:
+        """Run with this scheduler, and nothing to do."""
+        self.scheduler = scheduler
+        self._repeats = scheduler if isinstance(scheduler, Repeats) else None
+
+    def catch_up(self) -> None:
+        """Bring the scheduler's books up to date; then `take_repeated` tells what is new."""
+        if self._repeats is not None:
+            self._repeats.catch_up()
+
+    def take_repeated(self) -> Repeated | None:
+        """Return, once, what steps brought that the scheduler booked together."""
+        return None if self._repeats is None else self._repeats.take_repeated()
+
     def die(self) -> None:
         """Lose everything."""
-        self.scheduler = None
-        self.running = None
+        self.scheduler = self._repeats = self.running = None

@@ -8,6 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from headway.core.outcome import Outcome
 from headway.sim.call import Call
@@ -119,6 +120,10 @@ class Recorder:
         self.accounts: list[Account] = []
         self._numbers: dict[tuple[int, str], int] = {}
         self.num_arrived = 0
+        self.num_repeated = 0
+        """Steps that were booked together with others."""
+        self.num_repeated = 0
+        """Steps that were booked together with others."""
         self._open: Counter[int] = Counter()
         """Requests of each account that wait for their first token."""
         self._open_before: dict[int, int] = {}
@@ -186,6 +191,26 @@ class Recorder:
             call.last_at = now
             accounts[account] = accounts.get(account, 0.0) + service
 
+    def repeated(self, calls: Sequence[Call], ends: Sequence[float]) -> None:
+        """Each of these clients got one token, not its first, at each of `ends`.
+
+        All of them are within the second that has begun, or at its end.
+        """
+        second, count = self._second, len(ends)
+        self.num_repeated += count
+        gaps_s = [later - sooner for sooner, later in pairwise(ends)]
+        for call in calls:
+            own_s = (ends[0] - call.last_at, *gaps_s)
+            call.max_gap_s = max(call.max_gap_s, *own_s)
+            if ends[0] >= self.warmup_s:
+                self.gaps[call.rank].update([int(gap_s / GAP_UNIT_S) for gap_s in own_s])
+            call.num_tokens += count
+            call.last_at = ends[-1]
+            second.tokens[call.rank] += count
+            second.service[call.rank] += DECODE_EXTRA * count
+            account = second.accounts.get(call.account, 0.0)
+            second.accounts[call.account] = account + count * (1.0 + DECODE_EXTRA)
+
     def step(self, running: Running, now: float) -> None:
         """A step is over."""
         second = self._second
@@ -207,7 +232,7 @@ class Recorder:
             totals.predicted_s += step.predicted_s
             totals.actual_of_predicted_s += running.took_s
             totals.error_s += abs(step.predicted_s - running.took_s)
-            if step.budget_s is not None:
+            if step.budget_s is not None and step.features.num_prefills > 0:
                 totals.num_budgeted += 1
                 totals.budgeted_s += step.predicted_s
                 totals.time_budget_s += step.budget_s

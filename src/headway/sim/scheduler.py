@@ -6,7 +6,7 @@ from the cost model, and tells `done` when it is over.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from headway.core.predictor import StepFeatures
 from headway.core.tier import Tiers
@@ -60,6 +60,8 @@ class SimStep:
     """How long the policy thinks it takes; None: it does not predict."""
     budget_s: float | None = None
     """How long it may be predicted to take; None: no bound in time."""
+    is_repeat: bool = False
+    """One more token for each that runs, and none is the last; see `Repeats`."""
     safety: float = 1.0
     """How many times as long it may really take before it is late."""
 
@@ -118,6 +120,31 @@ class StepScheduler(Protocol):
         """Raise AssertionError that names what is off; when nobody is left, also what is held."""
 
 
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Steps in which each of these requests got one token, and what else it did was nothing."""
+
+    request_ids: tuple[str, ...]
+    ends: tuple[float, ...]
+    """When each of the steps ended."""
+
+
+@runtime_checkable
+class Repeats(Protocol):
+    """A scheduler that books equal steps together.
+
+    `done` returns nothing for a step that `is_repeat`; what such steps brought is told by
+    `take_repeated`, after any other call that needs the books: `add`, `abort`, `stats`, another
+    step. Nobody has to wait for them to know what else happens.
+    """
+
+    def catch_up(self) -> None:
+        """Book what is still to be booked."""
+
+    def take_repeated(self) -> Repeated | None:
+        """Return, once, what was booked."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySetup:
     """What a policy is made from."""
@@ -126,6 +153,8 @@ class PolicySetup:
     tiers: Tiers = field(default_factory=Tiers)
     keep_targets: bool = True
     """Keep the tiers' targets as they are, rather than stretch them on a slow machine."""
+    may_repeat: bool = False
+    """Whether equal steps may be booked together, as `Repeats` says; the outcome is the same."""
     knobs: dict[str, float] = field(default_factory=dict)
     """The policy's own settings, from the scenario's `[policy]`; every policy ignores others'."""
     measure: Callable[[StepFeatures], float] = A100_LLAMA3_8B.time_s

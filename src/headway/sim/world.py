@@ -4,6 +4,7 @@ One heap of events in virtual time, one thread, no randomness but that of seeded
 same scenario, policy and seed give the same run, event for event (G10).
 """
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -49,6 +50,7 @@ class World:
         *,
         plan_log: PlanLog | None = None,
         watch: Watch | None = None,
+        may_repeat: bool = True,
     ) -> None:
         """Build everything, at time 0. Raises ConfigError."""
         check_policy(policy)
@@ -62,6 +64,7 @@ class World:
         self._calls: dict[str, Call] = {}
         self._plan_log = plan_log
         self._watch = watch
+        self._may_repeat = may_repeat and plan_log is None
         self._model = cost_model(scenario.nodes.cost_model)
         self.recorder = Recorder(scenario)
         self.nodes = [self._new_node(index) for index in range(scenario.nodes.count)]
@@ -76,7 +79,7 @@ class World:
         rng = Random(f"{self.seed}/node/{index}")
         noise = StepNoise(rng, nodes.noise, nodes.spike_probability, nodes.spike_factor)
         node = SimNode(index, self._model, noise, nodes.predictor_error)
-        node.scheduler = new_scheduler(self._policy, self._setup())
+        node.start(new_scheduler(self._policy, self._setup()))
         return node
 
     def _setup(self) -> PolicySetup:
@@ -96,6 +99,7 @@ class World:
             shape=shape,
             tiers=self._tiers,
             keep_targets=nodes.keep_targets,
+            may_repeat=self._may_repeat,
             knobs=self.scenario.policy,
             measure=measure,
         )
@@ -135,6 +139,21 @@ class World:
 
         At the end, every request has its outcome and nothing is held by anybody (I0).
         """
+        # Nothing here makes cycles, and there are millions of objects to look for them in.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            self._run()
+        finally:
+            if collecting:
+                gc.enable()
+        self.recorder.finish(self.nodes)
+        self._cut_off()
+        self._check_idle()
+        steps = sum(node.num_steps for node in self.nodes)
+        return Finished(self.recorder, steps, self._num_events, self._now)
+
+    def _run(self) -> None:
         heap = self._heap
         horizon = self.scenario.duration_s + self.scenario.drain_s
         while heap and heap[0][0] <= horizon:
@@ -142,11 +161,6 @@ class World:
             act(argument)
             if not self._calls and self._now >= self.scenario.duration_s:
                 break
-        self.recorder.finish(self.nodes)
-        self._cut_off()
-        self._check_idle()
-        steps = sum(node.num_steps for node in self.nodes)
-        return Finished(self.recorder, steps, self._num_events, self._now)
 
     def _next_arrival(self, calls: Iterator[Call]) -> None:
         call = next(calls, None)
@@ -183,11 +197,14 @@ class World:
         if call.sent_at is None:
             call.sent_at = now
         node.add(_request(call), now)
+        self._deliver(node)
         if node.is_idle:
             self._begin(node)
 
     def _begin(self, node: SimNode) -> None:
         running = node.begin(self._now)
+        if running is None or not running.step.is_repeat:
+            self._deliver(node)
         if running is not None:
             self._at(running.ends_at, self._step_ends, (node, running))
             if self._plan_log is not None:
@@ -214,6 +231,12 @@ class World:
             self._begin(node)
         if ended:
             self.gateway.pump(now)
+
+    def _deliver(self, node: SimNode) -> None:
+        """Give the clients what equal steps brought; nothing else depended on it so far."""
+        while (repeated := node.take_repeated()) is not None:
+            calls = [self._calls[request_id] for request_id in repeated.request_ids]
+            self.recorder.repeated(calls, repeated.ends)
 
     def _end(self, call: Call, outcome: Outcome, now: float) -> None:
         """Give the call its one outcome."""
@@ -244,12 +267,15 @@ class World:
         scheduler = self.nodes[call.node].scheduler
         if scheduler is not None:
             scheduler.abort(call.request_id)
+            self._deliver(self.nodes[call.node])
         self.gateway.settle(call, 0, self._now, completed=False)
 
     # -- nodes ----------------------------------------------------------------------------------
 
     def _node_dies(self, index: int) -> None:
         """All that the node had goes back to the gateway, in the order of arrival."""
+        self.nodes[index].catch_up()
+        self._deliver(self.nodes[index])
         self.nodes[index].die()
         self.gateway.node_down(index, self._now)
         lost = [call for call in self._calls.values() if call.node == index]
@@ -258,7 +284,7 @@ class World:
             self.gateway.submit_again(call, self._now)
 
     def _node_revives(self, index: int) -> None:
-        self.nodes[index].scheduler = new_scheduler(self._policy, self._setup())
+        self.nodes[index].start(new_scheduler(self._policy, self._setup()))
         self._at(self._now + self.scenario.nodes.retry_s, self._node_found, index)
 
     def _node_found(self, index: int) -> None:
@@ -279,6 +305,9 @@ class World:
         self.gateway.pump(self._now)
 
     def _tick(self, second: int) -> None:
+        for node in self.nodes:
+            node.catch_up()
+            self._deliver(node)
         self.gateway.observe(self.nodes, self._now)
         gateway = self.gateway
         self.recorder.tick(self._now, gateway.waiting(), gateway.limit(), self.nodes)
