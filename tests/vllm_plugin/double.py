@@ -100,6 +100,7 @@ class FakeVllm:
             max_num_batched_tokens=self.max_num_batched_tokens,
             max_model_len=256,
             num_blocks=self.num_blocks,
+            block_size=BLOCK_SIZE,
         )
         self.planner = Planner(self.settings, size)
         self.waiting = PlannedQueue(self.planner, lambda r: r.status == BLOCKED, lambda: self.now)
@@ -164,10 +165,10 @@ class FakeVllm:
     def _preempt(self, request: Request) -> None:
         assert request.num_in_flight_tokens == 0, "a step under way writes the victim"
         self.running.remove(request)
+        self.planner.preempt(request.request_id, self.now)
         request.num_blocks = request.num_computed_tokens = 0
         request.num_preemptions += 1
         self.preempted.append(request.request_id)
-        self.planner.preempted(request.request_id)
         self.waiting.prepend_request(request)
 
     def _compute(

@@ -153,10 +153,10 @@ class WaitingLine:
             self.reserve(sequence)
         return cost
 
-    def charge_decodes(self, sequence: Sequence, num_tokens: int) -> float:
-        """Charge for that many decodes, one after the other. Returns the charge."""
-        cost = self._prices.decode * num_tokens
-        self._queue.charge(self._tenant(sequence), cost, sequence.weight)
+    def charge_decodes(self, tenant: str, weight: float, number: int) -> float:
+        """Charge a tenant for several decodes at once. Returns the charge."""
+        cost = self._prices.decode * number
+        self._queue.charge(tenant if self._by_tenant else "", cost, weight)
         return cost
 
     def reserve(self, sequence: Sequence) -> None:

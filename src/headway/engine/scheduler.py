@@ -14,7 +14,6 @@ from headway.core.due import next_token_due
 from headway.core.predictor import StepTimePredictor
 from headway.core.preemption import rest_s
 from headway.core.request import Event, RequestState, next_state
-from headway.core.reserve import DemandReserve
 from headway.core.step import Item, Resident, StepInput, StepLimits, StepPlan, Wait
 from headway.core.tier_books import TierBooks
 from headway.core.waiting_line import WaitingLine
@@ -24,9 +23,6 @@ from headway.engine.request import FinishReason
 from headway.engine.runner import SampledToken, SequenceSlice, StepResult
 from headway.engine.sequence import Sequence, finish_reason, stop_token_ids
 from headway.engine.stats import EngineStats
-
-RECLAIM_S = 0.5
-"""About how long it takes until a slot is given back without a preemption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +75,7 @@ class Scheduler:
             WaitingLine(self._sequences, Prices(), max_preemptions, by_tenant=not fcfs)
             for _ in limits.tiers
         )
-        self._books = TierBooks(limits.tiers, self._lines, limits.max_num_batched_tokens)
-        self._demand = DemandReserve(
-            (limits.max_num_seqs, kv.num_blocks),
-            (limits.tiers[0].reserved_slots, limits.tiers[0].reserved_blocks),
-            RECLAIM_S,
-        )
+        self._books = TierBooks(limits, self._lines, kv.num_blocks)
         self._num_running = [0] * num_ranks
         self._num_waiting = [0] * num_ranks
         self._step = 0
@@ -102,10 +93,8 @@ class Scheduler:
             self._num_waiting[sequence.request.rank] += 1
         self._groups[first.request.request_id] = list(sequences)
         self._lines[first.rank].push(first)
-        self._books.arrive(first.rank, now)
-        if first.rank == 0:
-            blocks = -(-(len(first.token_ids) + 1) // self.kv.block_size)
-            self._demand.note(len(sequences), blocks, now)
+        blocks = -(-(len(first.token_ids) + 1) // self.kv.block_size)
+        self._books.arrive(first.rank, now, num_seqs=len(sequences), num_blocks=blocks)
         if others:
             self._following[first.sequence_id] = others
 
@@ -161,20 +150,13 @@ class Scheduler:
         """Plan a step and make the KV cache ready for it; None: there is nothing to do."""
         if not self._sequences:
             return None
-        self._wake(now)
+        self._books.wake(now, idle=not self._running)
         plan = plan_step(self.step_input(now), self.limits)
         self._apply(plan, now)
         self._step += 1
         self._count(plan)
         slices = tuple(self._slice(item) for item in plan.items)
         return ScheduledStep(plan, slices, tuple(self.kv.take_copies()), now)
-
-    def _wake(self, now: float) -> None:
-        """End rests. Nobody rests whose tier is owed, nor while there is nothing else to do."""
-        idle = not self._running and not any(self._lines)
-        owed = self._books.owed()
-        for rank, line in enumerate(self._lines):
-            line.wake(inf if idle or rank in owed else now)
 
     def step_input(self, now: float) -> StepInput:
         """Return what a step planned now looks at; changes nothing."""
@@ -185,7 +167,7 @@ class Scheduler:
             memory=KVView(self.kv, self._sequences, self._groups),
             owed=self._books.owed(),
             recent=self._books.recent(now),
-            demand=self._demand.size(now),
+            demand=self._books.demand(now),
             cost=None if predictor is None else predictor.coefficients,
             safety=1.0 if predictor is None else predictor.safety,
         )

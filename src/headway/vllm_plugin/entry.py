@@ -52,10 +52,14 @@ class Entry:
 
     request: VllmRequest
     terms: Terms
+    rank: int
+    """Its tier's."""
     arrival: int
     arrived_s: float
     key: float
     max_num_tokens: int
+    rests_until: float = -inf
+    """Not admitted before, having been preempted."""
     last_step: int = -1
     overtaken: int = 0
     num_output_tokens: int = 0
@@ -67,11 +71,6 @@ class Entry:
     def sequence_id(self) -> str:
         """vLLM's id of the request."""
         return self.request.request_id
-
-    @property
-    def rank(self) -> int:
-        """Its tier's."""
-        return self.terms.tier.rank
 
     @property
     def tenant(self) -> str:
@@ -112,7 +111,7 @@ class Entry:
 
     def due_at(self, target: LatencyTarget) -> float:
         """Return when its next token is due; infinite before the first."""
-        if self.num_output_tokens == 0:
+        if self.num_output_tokens == 0 or (target.tpot_s is None and target.gap_s is None):
             return inf
         return next_token_due(
             target,
@@ -126,7 +125,7 @@ class Entry:
         request = self.request
         return Resident(
             request.request_id,
-            self.terms.tier.rank,
+            self.rank,
             self.arrival,
             request.num_tokens + request.num_output_placeholders,
             request.num_computed_tokens,

@@ -42,6 +42,7 @@ class KVMemory:
         self._requests = requests
         self._slack = slack
         self._groups: Sequence[GroupManager] = kv_cache_manager.coordinator.single_type_managers
+        self._held = [(group.block_size, group.req_to_blocks) for group in self._groups]
         pool = kv_cache_manager.block_pool
         smallest = min(group.block_size for group in self._groups)
         self.block_size = max(1, smallest // len(self._groups))
@@ -52,9 +53,10 @@ class KVMemory:
         """See `Memory`."""
         num_tokens += self._slack
         blocks = 0
-        for group in self._groups:
-            held = group.req_to_blocks.get(sequence_id, ())
-            blocks += max(0, -(-num_tokens // group.block_size) - len(held))
+        for block_size, held_by in self._held:
+            lacking = -(-num_tokens // block_size) - len(held_by.get(sequence_id, ()))
+            if lacking > 0:
+                blocks += lacking
         return blocks
 
     def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:

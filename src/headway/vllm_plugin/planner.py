@@ -4,14 +4,17 @@ The books of one vLLM engine, without vLLM: requests come and go, `plan` asks th
 (`core.batching`) for the next step, and `carried_out` books what vLLM made of it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import NamedTuple
 
 from headway.core.batching import plan_step
 from headway.core.cost import Prices
 from headway.core.ordering import order_key
 from headway.core.predictor import StepCoefficients, StepFeatures, StepTimePredictor
+from headway.core.preemption import rest_s
 from headway.core.promise import (
     efficient_s,
     tier_limits,
@@ -42,11 +45,11 @@ class EngineSize:
     max_num_batched_tokens: int
     max_model_len: int
     num_blocks: int
+    block_size: int
     enable_chunked_prefill: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Computed:
+class Computed(NamedTuple):
     """Tokens of one request that a step computes."""
 
     request: VllmRequest
@@ -73,15 +76,15 @@ class Planner:
         )
         self._step_s = (0.0, 0.0)
         self.limits = self._promise()
-        self._books = TierBooks(self.limits.tiers, self._lines, size.max_num_batched_tokens)
+        self._books = TierBooks(self.limits, self._lines, size.num_blocks)
         self._arrivals = 0
         self._step = 0
 
     # -- requests -------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Return how many requests wait in line."""
-        return sum(len(line) for line in self._lines)
+        """Return how many requests wait, those at rest included."""
+        return sum(line.num_waiting for line in self._lines)
 
     def __contains__(self, request_id: object) -> bool:
         """Return whether the request is known."""
@@ -94,10 +97,12 @@ class Planner:
         terms = read_terms(request.priority, extra_args, self.settings.tiers)
         deadline_s = terms.deadline_s
         self._arrivals += 1
-        self._books.arrive(terms.tier.rank, now)
+        blocks = -(-(request.num_prompt_tokens + 1) // self._size.block_size)
+        self._books.arrive(terms.tier.rank, now, num_seqs=1, num_blocks=blocks)
         self._entries[request.request_id] = Entry(
             request=request,
             terms=terms,
+            rank=terms.tier.rank,
             arrival=self._arrivals,
             arrived_s=now,
             key=order_key(
@@ -117,11 +122,16 @@ class Planner:
             for candidate in line.in_order():
                 yield candidate.sequence_id
 
-    def stand_in_line(self, request_id: str) -> None:
-        """Let a known request wait for its turn, if it does not already."""
+    def stand_in_line(self, request_id: str, now: float) -> None:
+        """Let a known request wait for its turn, if it does not already; first it rests."""
         entry = self._entries[request_id]
-        if request_id not in self._lines[entry.rank]:
-            self._lines[entry.rank].push(entry)
+        line = self._lines[entry.rank]
+        if request_id in line:
+            return
+        if entry.rests_until > now:
+            line.rest(entry, entry.rests_until)
+        else:
+            line.push(entry)
 
     def leave_line(self, request_id: str) -> None:
         """Take a request out of line, if it waits."""
@@ -129,9 +139,12 @@ class Planner:
         if entry is not None:
             self._lines[entry.rank].remove(entry)
 
-    def preempted(self, request_id: str) -> None:
-        """Note that a request lost its blocks."""
+    def preempt(self, request_id: str, now: float) -> None:
+        """Note that a request is about to lose its blocks; it rests after, or is protected."""
         entry = self._entries[request_id]
+        number = entry.preemptions + 1
+        rests = number < self.settings.max_preemptions
+        entry.rests_until = now + rest_s(number) if rests else now
         self._lines[entry.rank].release(entry)
         self.counters.add("preemptions", rank=entry.rank)
 
@@ -153,7 +166,7 @@ class Planner:
 
     def plan(
         self,
-        running: Iterable[VllmRequest],
+        running: Collection[VllmRequest],
         memory: Memory,
         now: float,
         *,
@@ -161,12 +174,13 @@ class Planner:
         max_num_seqs: int,
         max_num_batched_tokens: int,
     ) -> StepPlan:
-        """Return what the step that begins at `begins_at` is to compute; changes nothing.
+        """Return what the step that begins at `begins_at` is to compute.
 
         A step under way that writes a victim's blocks has to end first: the victim sits out, and
         gives way in the step after.
         """
         self._follow_machine()
+        self._books.wake(now, idle=not running)
         step = self._step_input(running, memory, now, begins_at)
         limits = replace(
             self.limits,
@@ -189,16 +203,14 @@ class Planner:
     ) -> StepInput:
         most = self.settings.max_preemptions
         targets = [tier.target for tier in self.limits.tiers]
-        residents = []
-        for request in running:
-            entry = self._entries[request.request_id]
-            residents.append(entry.resident(targets[entry.rank], begins_at, most))
+        entries = [self._entries[request.request_id] for request in running]
         return StepInput(
-            residents=tuple(residents),
+            residents=tuple(e.resident(targets[e.rank], begins_at, most) for e in entries),
             waiting=self._lines,
             memory=memory,
             owed=self._books.owed(),
             recent=self._books.recent(now),
+            demand=self._books.demand(now),
             cost=self.predictor.coefficients,
             safety=self.predictor.safety,
         )
@@ -222,10 +234,21 @@ class Planner:
     ) -> StepFeatures:
         """Book what vLLM made of a plan; `running` as it is now. Returns what the step computes."""
         self._step += 1
+        decodes: Counter[tuple[int, str, float]] = Counter()
+        num_tokens = [0] * len(self._lines)
         for item in computed:
             entry = self._entries.get(item.request.request_id)
-            if entry is not None:
-                self._charge(entry, item, now)
+            if entry is None:
+                continue
+            rank = entry.rank
+            num_tokens[rank] += item.num_tokens
+            if item.num_tokens == 1 and item.start >= item.request.num_prompt_tokens:
+                decodes[rank, entry.tenant, entry.weight] += 1
+            self._charge(entry, item, now)
+        for (rank, tenant, weight), number in decodes.items():
+            self._books.serve(rank, self._lines[rank].charge_decodes(tenant, weight, number))
+        for rank, number in enumerate(num_tokens):
+            self.counters.add("batched_tokens", number, rank)
         if plan is not None:
             self._note_waits(plan)
             bounded_s = plan.budget_s if plan.budget_s < inf else 0.0
@@ -236,6 +259,7 @@ class Planner:
         return StepFeatures.of((item.num_tokens, item.start) for item in computed)
 
     def _charge(self, entry: Entry, item: Computed, now: float) -> None:
+        """Book one request's part of a step; decodes are charged together."""
         rank, line = entry.rank, self._lines[entry.rank]
         if item.is_admission:
             self._books.serve(rank, line.admitted(entry, item.start))
@@ -245,10 +269,10 @@ class Planner:
             entry.overtaken = 0
         entry.last_step = self._step
         end = item.start + item.num_tokens
-        self._books.serve(rank, line.charge(entry, item.start, end - item.num_drafts))
+        if item.num_tokens > 1 or item.start < item.request.num_prompt_tokens:
+            self._books.serve(rank, line.charge(entry, item.start, end - item.num_drafts))
         if item.num_drafts:
             self._books.serve(rank, line.charge(entry, end - item.num_drafts, end))
-        self.counters.add("batched_tokens", item.num_tokens, rank)
 
     def _note_waits(self, plan: StepPlan) -> None:
         for request_id, wait in plan.waits.items():
@@ -315,7 +339,7 @@ class Planner:
                 counts[entry.rank] += 1
         for rank, line in enumerate(self._lines):
             self.counters.set("num_requests_running", counts[rank], rank)
-            self.counters.set("num_requests_waiting", len(line), rank)
+            self.counters.set("num_requests_waiting", line.num_waiting, rank)
         self.counters.set("safety_factor", self.predictor.safety)
         return self.counters.take()
 

@@ -60,7 +60,7 @@ class PlannedQueue:
             self._aside[request.request_id] = request
         else:
             self._in_line[request.request_id] = request
-            self._planner.stand_in_line(request.request_id)
+            self._planner.stand_in_line(request.request_id, self._clock())
 
     def prepend_request(self, request: VllmRequest) -> None:
         """Let a request wait again: it has kept its place in the order."""
@@ -110,7 +110,9 @@ class PlannedQueue:
         return len(self._in_line) + len(self._aside)
 
     def __iter__(self) -> Iterator[VllmRequest]:
-        """Yield all who wait, by tier, those aside last."""
+        """Yield all who wait, by tier; those at rest and those aside last."""
+        others = dict(self._in_line)
         for request_id in self._planner.in_order():
-            yield self._in_line[request_id]
+            yield others.pop(request_id)
+        yield from others.values()
         yield from self._aside.values()

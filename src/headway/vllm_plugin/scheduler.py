@@ -48,13 +48,15 @@ class QoSScheduler(AsyncScheduler):
         check_engine(self)
         settings = read_settings(self.vllm_config.additional_config)
         self._kv_slack = self.num_lookahead_tokens + self.num_spec_tokens
+        memory = self._memory()
         self._planner = Planner(
             settings,
             EngineSize(
                 max_num_seqs=self._num_slots(),
                 max_num_batched_tokens=self.max_num_scheduled_tokens,
                 max_model_len=self.max_model_len,
-                num_blocks=self._memory().num_blocks,
+                num_blocks=memory.num_blocks,
+                block_size=memory.block_size,
                 enable_chunked_prefill=self.scheduler_config.enable_chunked_prefill,
             ),
         )
@@ -71,7 +73,7 @@ class QoSScheduler(AsyncScheduler):
     # -- requests -------------------------------------------------------------------------------
 
     def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        self._planner.preempted(request.request_id)
+        self._planner.preempt(request.request_id, self.clock())
         super()._preempt_request(request, *args, **kwargs)
 
     def _free_request(self, request: Request, *args: Any, **kwargs: Any) -> Any:
