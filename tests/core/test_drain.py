@@ -47,3 +47,11 @@ def test_ends_in_one_instant_add_up() -> None:
         for _ in range(5):
             drain.settle(4.0, 1.0, float(second), saturated=True)
     assert drain.rate == pytest.approx(20.0, rel=0.1)
+
+
+@pytest.mark.parametrize("cost", [5e-324, 5.5e-179, 1e-160, 1e-12])
+def test_a_cost_too_small_to_calculate_with_is_none(cost: float) -> None:
+    drain = DrainRate()
+    for number in range(2 * MIN_SAMPLES):
+        drain.settle(cost, 1.0, float(number), saturated=True)
+    assert (drain.rate, drain.mean_cost, drain.relative_variance) == (None, 0.0, 0.0)

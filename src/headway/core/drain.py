@@ -9,6 +9,9 @@ from headway.core.rates import Moments, MovingRate
 MEMORY_S = 30.0
 """Time constant of forgetting, in seconds of saturation."""
 MIN_SAMPLES = 3
+SMALLEST = 1e-9
+"""Costs and rates below this are none: a token costs far more, and their squares and quotients
+would leave the range of floats."""
 
 
 class DrainRate:
@@ -31,6 +34,7 @@ class DrainRate:
         For the rate it counts when others were waiting at the end before this one too, for then all
         capacity was in use in between.
         """
+        cost = cost if cost >= SMALLEST else 0.0
         if cost > 0:
             self._costs.add(cost)
             self._pace.add(service_s / cost)
@@ -39,7 +43,7 @@ class DrainRate:
             self._rate.add(cost, elapsed_s)
             self._gaps.add(elapsed_s)
             rate = self._rate.after()
-            self.rate = rate if self._rate.samples >= MIN_SAMPLES and rate > 0 else None
+            self.rate = rate if self._rate.samples >= MIN_SAMPLES and rate >= SMALLEST else None
         self._since = now if saturated else None
         self.relative_variance = self._costs.relative_variance + self._gaps.relative_variance
 
