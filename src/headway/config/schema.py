@@ -140,11 +140,11 @@ class EngineConfig(Section, frozen=True, kw_only=True):
     efficiency: Annotated[
         _Efficiency,
         Meta(description="Share of a full iteration's tokens/s that latency targets must leave."),
-    ] = 0.999
+    ] = 0.97
     min_efficiency: Annotated[
         _Efficiency,
         Meta(description="The same while a critical prompt is computed, or a token is late."),
-    ] = 0.98
+    ] = 0.8
     max_num_queued_reqs: Annotated[
         _Count, Meta(description="Most requests waiting in the engine; beyond it, 503.")
     ] = 1024

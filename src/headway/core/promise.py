@@ -8,11 +8,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
+from headway.core.predictor import StepTimePredictor
 from headway.core.step import TierLimits
 from headway.core.tier import LatencyTarget, Tier, Tiers
 
 TTFT_SHARE = 0.1
 """Share of a TTFT target that an arrival may spend waiting for the step under way."""
+TYPICAL_CONTEXT = 512
+"""Tokens that the only decode of the shortest step attends to."""
+NOTICEABLE = 0.05
+"""Change of a step's time, as a share, that promises follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,40 @@ def efficient_s(shortest_s: float, longest_s: float, efficiency: float) -> float
     """
     full = max(0.0, 1.0 - shortest_s / longest_s)
     return shortest_s / (1.0 - efficiency * full)
+
+
+class Pace:
+    """How fast the machine is at present, by what its steps taught the predictor.
+
+    Where other load has slowed it down, promises follow: steps as short as those of the quiet
+    machine would only use badly what is left of it.
+    """
+
+    def __init__(self, predictor: StepTimePredictor, max_num_batched_tokens: int) -> None:
+        self._predictor = predictor
+        self._max_num_batched_tokens = max_num_batched_tokens
+        self._shortest_s, self._longest_s = self._extremes()
+
+    def _extremes(self) -> tuple[float, float]:
+        time_s = self._predictor.coefficients
+        shortest_s = time_s.base_s + time_s.slice_s(1, TYPICAL_CONTEXT)
+        longest_s = time_s.base_s + time_s.slice_s(self._max_num_batched_tokens, 0)
+        return shortest_s, max(shortest_s, longest_s)
+
+    def follow(self) -> bool:
+        """Take the present pace, if it has changed noticeably; return whether it has."""
+        shortest_s, longest_s = self._extremes()
+        changed = (
+            abs(shortest_s - self._shortest_s) > NOTICEABLE * self._shortest_s
+            or abs(longest_s - self._longest_s) > NOTICEABLE * self._longest_s
+        )
+        if changed:
+            self._shortest_s, self._longest_s = shortest_s, longest_s
+        return changed
+
+    def efficient_s(self, efficiency: float) -> float:
+        """Return how long a step must be to do this share of a full step's tokens per second."""
+        return efficient_s(self._shortest_s, self._longest_s, efficiency)
 
 
 def tier_promises(

@@ -2,22 +2,19 @@
 
 A step of n tokens takes about `base_s + n * token_s`: reading the weights, then computing. Both are
 measured on the real model before anybody is served: what the predictor (`core/predictor.py`) starts
-from, and what targets are stretched by (`core/promise.py`), until some step turns out to be faster.
+from, and with it what is promised (`core/promise.py`).
 """
 
 from math import inf
 
 from headway.clock import Clock
 from headway.core.predictor import StepCoefficients
-from headway.core.promise import efficient_s
 from headway.engine.runner import ModelRunner, SequenceSlice
 from headway.engine.sampling_params import SamplingParams
 
 MIN_REPEATS, MAX_REPEATS = 3, 20
 MEASURE_S = 2.0
 """After this many seconds a length is not measured more often than `MIN_REPEATS` times."""
-NOTICEABLE = 0.95
-"""A step counts as faster than those before it from this share of their time on."""
 
 
 class FastestSteps:
@@ -25,8 +22,7 @@ class FastestSteps:
 
     Others who use the machine make a step slower, nothing makes it faster. Because its time is
     affine in its tokens, n tokens in t seconds bound both ends of the line: one token takes at most
-    t, and `max_tokens` at most t, too, or `t * max_tokens / n` where they are more than n. So any
-    step corrects a line that is too high.
+    t, and `max_tokens` at most t, too, or `t * max_tokens / n` where they are more than n.
     """
 
     def __init__(self, max_tokens: int) -> None:
@@ -34,18 +30,11 @@ class FastestSteps:
         self._shortest_s = inf
         self._longest_s = inf
 
-    def note(self, num_tokens: int, seconds: float) -> bool:
-        """Take the time of a step of `num_tokens`, at least 1; return whether the line moved."""
-        shortest_s = min(self._shortest_s, seconds)
+    def note(self, num_tokens: int, seconds: float) -> None:
+        """Take the time of a step of `num_tokens`, at least 1."""
         at_most_s = seconds * max(1.0, self._max_tokens / num_tokens)
-        longest_s = min(self._longest_s, at_most_s)
-        if (
-            shortest_s >= NOTICEABLE * self._shortest_s
-            and longest_s >= NOTICEABLE * self._longest_s
-        ):
-            return False
-        self._shortest_s, self._longest_s = shortest_s, longest_s
-        return True
+        self._shortest_s = min(self._shortest_s, seconds)
+        self._longest_s = min(self._longest_s, at_most_s)
 
     @property
     def step_time(self) -> StepCoefficients:
@@ -58,15 +47,6 @@ class FastestSteps:
             return StepCoefficients(0.0, self._longest_s / self._max_tokens)
         token_s = (self._longest_s - self._shortest_s) / (self._max_tokens - 1)
         return StepCoefficients(max(0.0, self._shortest_s - token_s), token_s)
-
-    @property
-    def shortest_s(self) -> float:
-        """The least that any step takes."""
-        return self._shortest_s
-
-    def efficient_s(self, efficiency: float) -> float:
-        """Return how long a step must be to do this share of a full step's tokens per second."""
-        return efficient_s(self._shortest_s, self._longest_s, efficiency)
 
 
 def measure_steps(runner: ModelRunner, clock: Clock, *, max_tokens: int) -> FastestSteps:

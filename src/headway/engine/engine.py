@@ -15,9 +15,10 @@ from typing import Any
 from headway.clock import Clock, MonotonicClock
 from headway.core.ordering import order_key
 from headway.core.predictor import StepTimePredictor
+from headway.core.promise import Pace
 from headway.core.step import StepLimits
 from headway.core.tier import Tier
-from headway.engine.calibration import FastestSteps, measure_steps
+from headway.engine.calibration import measure_steps
 from headway.engine.fit import Fit
 from headway.engine.loading import LoadedModel, load_model
 from headway.engine.options import EngineOptions, engine_options
@@ -73,7 +74,7 @@ class LLMEngine:
             num_ranks=len(self.options.tiers),
         )
         _check_usable(self.runner)
-        self._fastest: FastestSteps | None = None
+        self._pace: Pace | None = None
         self.predictor: StepTimePredictor | None = None
         """Measured at start, if `calibrate`, and learning from every step."""
         if self.options.calibrate:
@@ -104,10 +105,10 @@ class LLMEngine:
 
     def _calibrate(self) -> None:
         max_tokens = self.options.max_num_batched_tokens
-        fastest = measure_steps(self.runner, self._clock, max_tokens=max_tokens)
-        if fastest.shortest_s > 0:
-            self._fastest = fastest
-            self.predictor = StepTimePredictor(fastest.step_time)
+        prior = measure_steps(self.runner, self._clock, max_tokens=max_tokens).step_time
+        if prior.token_s > 0:
+            self.predictor = StepTimePredictor(prior)
+            self._pace = Pace(self.predictor, max_tokens)
 
     @property
     def limits(self) -> StepLimits:
@@ -115,7 +116,7 @@ class LLMEngine:
         return self._scheduler.limits
 
     def _step_limits(self) -> StepLimits:
-        return step_limits(self.options, self.runner.num_blocks, self._fastest)
+        return step_limits(self.options, self.runner.num_blocks, self._pace)
 
     def _new_scheduler(self) -> Scheduler:
         runner, options = self.runner, self.options
@@ -264,13 +265,10 @@ class LLMEngine:
         start = self._clock.now()
         result = self.runner.execute(step.slices, step.copies)
         elapsed_s = self._clock.now() - start
-        self._note_time(step, elapsed_s)
-        return self._scheduler.update(step, result, elapsed_s)
-
-    def _note_time(self, step: ScheduledStep, seconds: float) -> None:
-        """Let a step that is faster than thought possible correct what is promised."""
-        if self._fastest is not None and self._fastest.note(step.plan.features.num_tokens, seconds):
+        advances = self._scheduler.update(step, result, elapsed_s)
+        if self._pace is not None and self._pace.follow():
             self._scheduler.limits = self._step_limits()
+        return advances
 
     def _deliver(self, advances: list[Advance]) -> list[RequestOutput]:
         touched: dict[str, _Live] = {}

@@ -33,10 +33,10 @@ class EngineOptions:
     """Seeds what is drawn for requests that bring no seed."""
     max_preemptions: int = 3
     """A sequence preempted this often is then protected until it ends."""
-    efficiency: float = 0.999
+    efficiency: float = 0.97
     """Least tokens per second, over those of a full step, that the tightest target must leave;
     where it leaves less, all targets are stretched. Higher: more throughput, longer gaps."""
-    min_efficiency: float = 0.98
+    min_efficiency: float = 0.8
     """The same of a step that lower tiers fill up beside a critical prompt, or that is late."""
     calibrate: bool = True
     """Measure the iteration time at start and keep steps short enough for the tiers' targets."""

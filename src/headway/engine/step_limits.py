@@ -1,14 +1,11 @@
 """What may a step hold, given the settings and the machine?"""
 
-from headway.core.promise import TierPromise, tier_limits, tier_promises
+from headway.core.promise import Pace, TierPromise, tier_limits, tier_promises
 from headway.core.step import StepLimits, TierLimits
-from headway.engine.calibration import FastestSteps
 from headway.engine.options import EngineOptions
 
 
-def step_limits(
-    options: EngineOptions, num_blocks: int, fastest: FastestSteps | None = None
-) -> StepLimits:
+def step_limits(options: EngineOptions, num_blocks: int, pace: Pace | None = None) -> StepLimits:
     """Return the planner's limits on a machine whose steps were measured.
 
     None: no latency target bounds a step. First come, first served is one tier that reserves,
@@ -17,8 +14,8 @@ def step_limits(
     tiers: tuple[TierLimits, ...] = (TierLimits(),)
     if options.scheduling_policy != "fcfs":
         promises = tuple(TierPromise() for _ in options.tiers.all)
-        if fastest is not None:
-            promises = tier_promises(fastest.efficient_s(options.efficiency), options.tiers)
+        if pace is not None:
+            promises = tier_promises(pace.efficient_s(options.efficiency), options.tiers)
         tiers = tier_limits(
             options.tiers.all, promises, max_num_seqs=options.max_num_seqs, num_blocks=num_blocks
         )
@@ -27,5 +24,5 @@ def step_limits(
         max_num_batched_tokens=options.max_num_batched_tokens,
         tiers=tiers,
         enable_chunked_prefill=options.enable_chunked_prefill,
-        min_step_s=0.0 if fastest is None else fastest.efficient_s(options.min_efficiency),
+        min_step_s=0.0 if pace is None else pace.efficient_s(options.min_efficiency),
     )

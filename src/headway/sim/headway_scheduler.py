@@ -13,7 +13,7 @@ from math import inf
 from headway.core.budget import fits_any_bound
 from headway.core.ordering import order_key
 from headway.core.predictor import StepFeatures, StepTimePredictor
-from headway.core.promise import tier_limits, tier_promises
+from headway.core.promise import Pace, tier_limits, tier_promises
 from headway.core.step import StepLimits
 from headway.core.tier import Tiers
 from headway.engine.calibration import FastestSteps
@@ -93,8 +93,8 @@ class HeadwayScheduler:
             enable_prefix_caching=shape.enable_prefix_caching,
             tiers=setup.tiers,
         )
-        self._fastest = _measured(setup)
-        self._predictor = StepTimePredictor(self._fastest.step_time)
+        self._predictor = StepTimePredictor(_measured(setup).step_time)
+        self._pace = Pace(self._predictor, shape.max_num_batched_tokens)
         self._num_blocks = shape.num_blocks
         self._engine_stats = EngineStats(
             max_num_seqs=shape.max_num_seqs,
@@ -163,11 +163,12 @@ class HeadwayScheduler:
         slices = [each for each in planned.slices if each.sequence_id in self._live]
         if len(slices) < len(planned.slices):
             planned = replace(planned, slices=tuple(slices))
-        if self._fastest.note(step.features.num_tokens, step_s):
-            self._scheduler.limits = self._limits()
         sampled = {each.sequence_id: self._token(each) for each in slices if each.sample}
         emissions = []
-        for advance in self._scheduler.update(planned, StepResult(sampled=sampled), step_s):
+        advances = self._scheduler.update(planned, StepResult(sampled=sampled), step_s)
+        if self._pace.follow():
+            self._scheduler.limits = self._limits()
+        for advance in advances:
             sequence = advance.sequence
             if sequence.finish_reason is None:
                 emissions.append(Emission(sequence.sequence_id, finished=False))
@@ -231,7 +232,7 @@ class HeadwayScheduler:
         steady.context += len(steady.sequences)
         steady.latest_s = step.token + step_s
         self._scheduler.learn(step.features, step_s)
-        if self._fastest.note(step.features.num_tokens, step_s):
+        if self._pace.follow():
             self._scheduler.limits = self._limits()
         if steady.closed:
             self._close()
@@ -292,7 +293,7 @@ class HeadwayScheduler:
 
     def _limits(self) -> StepLimits:
         """What the engine makes of its measurements, or of the targets as they are configured."""
-        limits = step_limits(self._options, self._num_blocks, self._fastest)
+        limits = step_limits(self._options, self._num_blocks, self._pace)
         if not self._keep_targets:
             return limits
         tiers = self._tiers.all

@@ -16,7 +16,7 @@ from headway.core.ordering import order_key
 from headway.core.predictor import StepCoefficients, StepFeatures, StepTimePredictor
 from headway.core.preemption import rest_s
 from headway.core.promise import (
-    efficient_s,
+    Pace,
     tier_limits,
     tier_promises,
     without_idle_reserves,
@@ -32,9 +32,6 @@ from headway.vllm_plugin.terms import read_terms
 PRIOR = StepCoefficients(base_s=0.02, token_s=0.001)
 """What steps are taken to cost before any was timed: those of a slow machine, because what turns
 out to be faster is believed at once."""
-TYPICAL_CONTEXT = 512
-NOTICEABLE = 0.05
-"""Share by which the machine's step times must move before promises follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +71,7 @@ class Planner:
             WaitingLine(self._entries, Prices(), settings.max_preemptions, by_tenant=True)
             for _ in settings.tiers.all
         )
-        self._step_s = (0.0, 0.0)
+        self._pace = Pace(self.predictor, size.max_num_batched_tokens)
         self.limits = self._promise()
         self._books = TierBooks(self.limits, self._lines, size.num_blocks)
         self._arrivals = 0
@@ -297,24 +294,12 @@ class Planner:
 
     def _follow_machine(self) -> None:
         """Let the promises follow what the machine turns out to be."""
-        shortest_s, longest_s = self._extreme_steps()
-        was_shortest_s, was_longest_s = self._step_s
-        if (
-            abs(shortest_s - was_shortest_s) > NOTICEABLE * was_shortest_s
-            or abs(longest_s - was_longest_s) > NOTICEABLE * was_longest_s
-        ):
+        if self._pace.follow():
             self.limits = self._promise()
-
-    def _extreme_steps(self) -> tuple[float, float]:
-        time_s = self.predictor.coefficients
-        shortest_s = time_s.base_s + time_s.slice_s(1, TYPICAL_CONTEXT)
-        most = self._size.max_num_batched_tokens
-        return shortest_s, max(shortest_s, time_s.base_s + time_s.slice_s(most, 0))
 
     def _promise(self) -> StepLimits:
         settings, size = self.settings, self._size
-        self._step_s = shortest_s, longest_s = self._extreme_steps()
-        tight_s = efficient_s(shortest_s, longest_s, settings.efficiency)
+        tight_s = self._pace.efficient_s(settings.efficiency)
         return StepLimits(
             max_num_seqs=size.max_num_seqs,
             max_num_batched_tokens=size.max_num_batched_tokens,
@@ -325,7 +310,7 @@ class Planner:
                 num_blocks=size.num_blocks,
             ),
             enable_chunked_prefill=size.enable_chunked_prefill,
-            min_step_s=efficient_s(shortest_s, longest_s, settings.min_efficiency),
+            min_step_s=self._pace.efficient_s(settings.min_efficiency),
         )
 
     # -- watching -------------------------------------------------------------------------------
