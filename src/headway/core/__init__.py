@@ -40,7 +40,7 @@ How much of its tokens and time may each tier take?     ``budget.py``       toke
 When is the next token of a request due?                ``due.py``          time
 How much is kept free for the most urgent tier?         ``reserve.py``      slots, blocks
 Who gives way?                                          ``preemption.py``   victim
-Which item comes first, if items leave from the middle? ``heap.py``         item
+Which item comes first, if items leave from the middle? ``sorted_items.py`` item
 Which state may follow which?                           ``request.py``      table
 How did a request end?                                  ``outcome.py``      `Outcome`
 ======================================================  ==================  =======================
@@ -56,10 +56,10 @@ from headway.core.decision import Decision, Dispatch, Idle, WaitUntil
 from headway.core.dispatch import Credits, Dispatcher, Policy
 from headway.core.fairness import FairQueue
 from headway.core.floors import FloorLedger
-from headway.core.heap import IndexedHeap
 from headway.core.ordering import order_key
 from headway.core.outcome import Outcome
 from headway.core.request import TRANSITIONS, Event, RequestState, next_state
+from headway.core.sorted_items import SortedItems
 from headway.core.tier import DEFAULT_TIERS, LatencyTarget, Tier, Tiers
 
 __all__ = [
@@ -74,7 +74,6 @@ __all__ = [
     "FairQueue",
     "FloorLedger",
     "Idle",
-    "IndexedHeap",
     "LatencyTarget",
     "Outcome",
     "OutputEstimator",
@@ -83,6 +82,7 @@ __all__ = [
     "QueuedRequest",
     "RequestState",
     "Shed",
+    "SortedItems",
     "Tier",
     "Tiers",
     "WaitUntil",

@@ -35,8 +35,7 @@ class ShedReason(StrEnum):
     FULL = "the queue is full and nobody less entitled gives way"
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(NamedTuple):
     """It joins the queue. Each of `evicted` has left it: end those as EVICTED_SATURATED."""
 
     evicted: tuple[str, ...] = ()
@@ -94,7 +93,7 @@ def admit(arrival: Arrival, now: float) -> Admit | Shed:
         return _shed(arrival, ShedReason.FULL)
     if arrival.over_level:
         return _shed(arrival, ShedReason.LEVEL)
-    return Admit(tuple(entry.request_id for entry in evicted), arrival.wait)
+    return Admit(tuple([entry.request_id for entry in evicted]), arrival.wait)
 
 
 def find_room(arrival: Arrival) -> list[QueuedRequest] | None:

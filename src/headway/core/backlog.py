@@ -7,8 +7,8 @@ its weight (dominant share). Room is made by the newest requests of the tenant w
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from headway.core.heap import IndexedHeap
 from headway.core.need import Need
+from headway.core.sorted_items import SortedItems
 
 MAX_EVICTIONS = 8
 """Most requests that one arrival may displace, so that refusing stays cheap."""
@@ -41,30 +41,26 @@ class _Holding:
     weight: float
     cost: float = 0.0
     tokens: int = 0
-    sequences: OrderedDict[str, int] = field(default_factory=OrderedDict)
-    """By request, the newest last."""
+    queued: OrderedDict[str, tuple[int, QueuedRequest]] = field(default_factory=OrderedDict)
+    """By id, with the number of its arrival; the newest last."""
 
 
 class Backlog:
-    """What waits in one tier, by tenant. Every change costs O(log tenants).
-
-    Who holds most is asked only when there is no room, so a tenant keeps its place in that order
-    when its share falls; `_largest` moves it then.
+    """What waits in one tier, by tenant. A change costs O(1); asking who holds most, O(log tenants)
+    for each tenant that changed since, once.
     """
 
     def __init__(self, max_requests: int, max_tokens: int) -> None:
+        self.requests = 0
         self.tokens = 0
         self.cost = 0.0
         self.total_weight = 0.0
         self._bounds = Need(max_requests, max_tokens)
-        self._entries: dict[str, QueuedRequest] = {}
         self._holdings: dict[str, _Holding] = {}
-        self._by_share: IndexedHeap[str] = IndexedHeap()  # largest share first, or earlier
+        self._by_share: SortedItems[str] = SortedItems()  # largest share first, or earlier
+        self._grown: dict[str, None] = {}
+        """Whose share rose since `_by_share` was last looked at, in the order of that."""
         self._sequence = 0
-
-    def __len__(self) -> int:
-        """Return how many requests wait."""
-        return len(self._entries)
 
     def tenant_cost(self, tenant: str) -> float:
         """Return the predicted cost of what the tenant has waiting."""
@@ -76,27 +72,27 @@ class Backlog:
         self._sequence += 1
         self._add(entry, self._sequence)
 
-    def remove(self, request_id: str) -> bool:
-        """Stop counting a request that left the queue; return whether it was counted."""
-        entry = self._entries.pop(request_id, None)
-        if entry is None:
-            return False
+    def remove(self, entry: QueuedRequest) -> None:
+        """Stop counting a request that leaves the queue."""
         holding = self._holdings[entry.tenant]
-        del holding.sequences[request_id]
-        holding.cost -= entry.cost
-        holding.tokens -= entry.tokens
+        del holding.queued[entry.request_id]
+        self.requests -= 1
         self.tokens -= entry.tokens
+        if holding.queued:
+            holding.cost -= entry.cost
+            holding.tokens -= entry.tokens
+            self.cost -= entry.cost
+            return
+        del self._holdings[entry.tenant]
+        self._grown.pop(entry.tenant, None)
+        self._by_share.remove(entry.tenant)
         # Sums of floats do not cancel exactly; an empty sum is exactly 0.
-        self.cost = self.cost - entry.cost if self._entries else 0.0
-        if not holding.sequences:
-            del self._holdings[entry.tenant]
-            self._by_share.remove(entry.tenant)
-            self.total_weight = self.total_weight - holding.weight if self._holdings else 0.0
-        return True
+        self.cost = self.cost - entry.cost if self.requests else 0.0
+        self.total_weight = self.total_weight - holding.weight if self.requests else 0.0
 
     def shortage(self, entry: QueuedRequest) -> Need:
         """Return what has to leave so that the bounds have room for `entry`."""
-        return Need(len(self), self.tokens).beyond(self._bounds, entry.tokens)
+        return Need(self.requests, self.tokens).beyond(self._bounds, entry.tokens)
 
     def is_over_share(self, entry: QueuedRequest) -> bool:
         """Return whether the tenant of `entry` holds its share, by cost, of what several hold."""
@@ -121,22 +117,21 @@ class Backlog:
         They are the newest of whoever holds the largest share at that point, while it is above
         `above_share`. `spare` is a tenant that does not give way.
         """
-        taken: list[tuple[QueuedRequest, int]] = []
+        taken: list[tuple[int, QueuedRequest]] = []
         left = need
         while left and len(taken) < most:
             first = self._largest()
             if first is None or first[2] == spare or -first[0] <= above_share:
                 break
-            newest, sequence = next(reversed(self._holdings[first[2]].sequences.items()))
-            taken.append((self._entries[newest], sequence))
-            left = left.less([taken[-1][0].tokens])
+            sequence, newest = next(reversed(self._holdings[first[2]].queued.values()))
+            taken.append((sequence, newest))
+            left = left.less([newest.tokens])
             self.remove(newest)
-        for victim, sequence in reversed(taken):
+        for sequence, victim in reversed(taken):
             self._add(victim, sequence)
-        return [victim for victim, _ in taken]
+        return [victim for _, victim in taken]
 
     def _add(self, entry: QueuedRequest, sequence: int) -> None:
-        self._entries[entry.request_id] = entry
         holding = self._holdings.get(entry.tenant)
         if holding is None:
             holding = self._holdings[entry.tenant] = _Holding(0.0)
@@ -144,23 +139,28 @@ class Backlog:
         holding.weight = entry.weight
         holding.cost += entry.cost
         holding.tokens += entry.tokens
-        holding.sequences[entry.request_id] = sequence
+        holding.queued[entry.request_id] = (sequence, entry)
+        self.requests += 1
         self.tokens += entry.tokens
         self.cost += entry.cost
-        claim, placed = self._claim(holding), self._by_share.place_of(entry.tenant)
-        if placed is None or claim < placed:
-            self._by_share.push(entry.tenant, *claim)
+        self._grown[entry.tenant] = None
 
     def _share(self, holding: _Holding | None, extra: QueuedRequest | None = None) -> float:
         requests, tokens, weight = (0, 0, 1.0)
         if holding is not None:
-            requests, tokens, weight = len(holding.sequences), holding.tokens, holding.weight
+            requests, tokens, weight = len(holding.queued), holding.tokens, holding.weight
         if extra is not None:
             requests, tokens, weight = requests + 1, tokens + extra.tokens, extra.weight
         return max(requests / self._bounds.requests, tokens / self._bounds.tokens) / weight
 
     def _largest(self) -> tuple[float, int, str] | None:
-        """Return (-share, -newest, tenant) of the tenant with the largest share, or None."""
+        """Return (-share, -newest, tenant) of the tenant with the largest share, or None.
+
+        A tenant keeps its place when its share falls; it is moved when it comes first.
+        """
+        for tenant in self._grown:
+            self._by_share.push(tenant, *self._claim(self._holdings[tenant]))
+        self._grown.clear()
         while first := self._by_share.peek():
             claim = self._claim(self._holdings[first[2]])
             if claim == first[:2]:
@@ -169,21 +169,21 @@ class Backlog:
         return None
 
     def _claim(self, holding: _Holding) -> tuple[float, int]:
-        return -self._share(holding), -next(reversed(holding.sequences.values()))
+        return -self._share(holding), -next(reversed(holding.queued.values()))[0]
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""
-        entries = list(self._entries.values())
+        holdings = self._holdings
+        entries = [entry for one in holdings.values() for _, entry in one.queued.values()]
+        assert self.requests == len(entries), "a request is counted twice or nowhere"
         assert self.tokens == sum(entry.tokens for entry in entries), "tokens have drifted"
         cost = sum(entry.cost for entry in entries)
         assert abs(cost - self.cost) <= 1e-6 * max(1.0, cost), "cost has drifted"
-        held = sum(len(holding.sequences) for holding in self._holdings.values())
-        assert held == len(entries), "a request is counted twice or nowhere"
-        assert set(self._holdings) == {entry.tenant for entry in entries}, "a tenant is left over"
-        weight = sum(holding.weight for holding in self._holdings.values())
+        assert set(holdings) == {entry.tenant for entry in entries}, "a tenant is left over"
+        weight = sum(holding.weight for holding in holdings.values())
         assert abs(weight - self.total_weight) <= 1e-6 * max(1.0, weight), "weights have drifted"
         self._by_share.check_integrity()
-        for tenant, holding in self._holdings.items():
+        for tenant, holding in holdings.items():
             placed = self._by_share.place_of(tenant)
-            assert placed is not None, f"{tenant} has no place"
-            assert placed <= self._claim(holding), f"{tenant} comes too late"
+            late = placed is None or placed > self._claim(holding)
+            assert not late or tenant in self._grown, f"{tenant} comes too late"

@@ -26,20 +26,18 @@ class _Correction:
     """One tier's corrections, as logarithms, each following a quantile of what happened."""
 
     def __init__(self) -> None:
-        self._bias = 0.0
-        self._spread = 0.0
+        self._bias = self._spread = 0.0
+        self._factor = self._widening = 1.0
         self._beyond = 1 - P90
         self._count = 0
 
     def apply(self, model: Model) -> WaitEstimate:
         """Return the corrected estimate."""
-        spread = exp(self._spread)
         p50_s = p90_s = inf
         for mean_s, one_spread in model:
             p50_s = min(p50_s, mean_s)
-            p90_s = min(p90_s, mean_s * (1 + spread * one_spread))
-        bias = exp(self._bias)
-        return WaitEstimate(bias * p50_s, bias * p90_s)
+            p90_s = min(p90_s, mean_s * (1 + self._widening * one_spread))
+        return WaitEstimate(self._factor * p50_s, self._factor * p90_s)
 
     def learn(self, model: Model, wait_s: float, *, kept: bool) -> None:
         """Compare a wait with what would be told today, and move towards it.
@@ -56,6 +54,7 @@ class _Correction:
         self._bias = _clamp(self._bias + step * (0.5 if wait_s > told.p50_s else -0.5))
         missed = 1.0 if wait_s > told.p90_s else 0.0
         self._spread = _clamp(self._spread + step * (missed - self._beyond))
+        self._factor, self._widening = exp(self._bias), exp(self._spread)
         self._beyond += BEYOND_STEP * (kept - P90)
         self._beyond = min(max(self._beyond, MIN_BEYOND), MAX_BEYOND)
 

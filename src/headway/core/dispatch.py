@@ -5,6 +5,7 @@ first served is the same code with one lane of one flow.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from headway.core.admission import Admit, Shed, admit
@@ -13,7 +14,7 @@ from headway.core.cost import Prices
 from headway.core.decision import Decision, Dispatch, Idle, WaitUntil
 from headway.core.floors import FloorLedger
 from headway.core.forecast import Forecaster
-from headway.core.lane import Lane, Sent, merged_tier
+from headway.core.lane import Sent
 from headway.core.promotion import target_rank
 from headway.core.tier import Tiers
 from headway.core.wait import WaitEstimate
@@ -35,17 +36,14 @@ class Dispatcher:
         self,
         tiers: Tiers,
         prices: Prices,
-        *,
         policy: Policy = "qos",
         bounds: TotalBounds | None = None,
     ) -> None:
-        if policy == "fcfs":
-            lanes = [Lane(merged_tier(tiers), single_flow=True)]
-        else:
-            lanes = [Lane(tier) for tier in tiers.all]
-        self._waiting = Waiting(lanes, len(tiers), TotalBounds() if bounds is None else bounds)
+        self._by_tier = policy != "fcfs"
+        self._waiting = Waiting(tiers, bounds or TotalBounds(), by_tier=self._by_tier)
         # The price of one token: a tier is owed as soon as its deficit covers its next request.
-        self._floors = FloorLedger([lane.tier.floor for lane in lanes], prices.prefill)
+        floors = [lane.tier.floor for lane in self._waiting.lanes]
+        self._floors = FloorLedger(floors, prices.prefill)
         self._sent: dict[str, Sent] = {}
         self._forecast = Forecaster(self._waiting, len(tiers))
         self.wait_counts = self._forecast.counts
@@ -70,39 +68,37 @@ class Dispatcher:
 
     def queued_tokens(self, rank: int) -> int:
         """Return the predicted tokens waiting in the tier; under fcfs, in all tiers."""
-        lanes = self._waiting.lanes
-        return lanes[rank if len(lanes) > 1 else 0].backlog.tokens
+        return self._waiting.lanes[rank if self._by_tier else 0].backlog.tokens
 
     def predicted_wait(self, entry: QueuedRequest, now: float) -> WaitEstimate | None:
         """Return how long `entry` would wait if it arrived now; None while unknown."""
-        return self._forecast.wait(entry, now)[1]
+        return self._forecast.wait(self._seen(entry), now)[1]
 
     def enqueue(self, entry: QueuedRequest, now: float) -> Admit | Shed:
         """Queue a request, or say why not. Raises ValueError for an id that waits or was sent."""
         if entry.request_id in self._waiting or entry.request_id in self._sent:
             raise ValueError(f"{entry.request_id} is here already")
+        entry = self._seen(entry)
         told = self._forecast.wait(entry, now)
         arrival = self._waiting.arrival(entry, told[1], now)
         decision = admit(arrival, now)
         if isinstance(decision, Shed):
             return decision
-        evicted = decision.evicted
-        if evicted and not arrival.excess:
-            evicted = tuple(gone for gone in evicted if not self._return(gone, now))
-        for request_id in evicted:
+        if decision.evicted and not arrival.excess:
+            evicted = tuple(gone for gone in decision.evicted if not self._return(gone, now))
+            decision = decision._replace(evicted=evicted)
+        for request_id in decision.evicted:
             self.remove(request_id, now)
         self._forecast.arrived(entry, told, now)
         self._waiting.join(entry)
-        return decision if evicted is decision.evicted else Admit(evicted, decision.wait)
+        return decision
 
     def next(self, now: float, free: Credits) -> Decision:
         """Return what leaves now; a dispatched request counts as sent from here on.
 
-        1. `WaitUntil` with the next expiry when that has come (`expired(now)` goes first), or
-           with the next time to ask when nothing may leave.
-        2. Otherwise `Dispatch` whenever a tier has both a request and a credit. It names the first
-           request of the most urgent such tier, or of one whose floor owes it that request.
-        3. `Idle` when nothing may leave and nothing that waits can expire or move up.
+        `Dispatch` whenever a tier has both a request and a credit: the first request of the most
+        urgent such tier, or of one whose floor owes it that request. Otherwise `WaitUntil` the next
+        expiry or promotion, or `Idle` when there is none. What has expired has to leave first.
         """
         self._forecast.free = free
         expiry = self._waiting.next_expiry()
@@ -150,15 +146,13 @@ class Dispatcher:
         if over <= 0:
             self._account(index, -over, ())
         else:
-            backlogged = self._waiting.backlogged()
-            self._floors.refund(index, over, cost_actual, sent.paid, backlogged)
+            self._floors.refund(index, over, cost_actual, sent.paid, self._waiting.backlogged())
         self._forecast.settled(cost_actual, now - sent.at, now)
         return True
 
     def not_served_within(self, seconds: float) -> list[str]:
         """Return what waits beyond what `seconds` suffice for, least urgent last. Linear."""
-        rate = self.drain_rate
-        return [] if rate is None else self._waiting.beyond(seconds * rate)
+        return [] if self.drain_rate is None else self._waiting.beyond(seconds * self.drain_rate)
 
     def _promote(self, now: float) -> None:
         promotions = self._waiting.promotions
@@ -178,15 +172,21 @@ class Dispatcher:
         entry = self._waiting[request_id]
         return entry.promoted and self._waiting.move(request_id, entry.rank + 1, now)
 
+    def _seen(self, entry: QueuedRequest) -> QueuedRequest:
+        """Return `entry` as the policy sees it: first come, first served knows no tenants."""
+        return entry if self._by_tier else replace(entry, tenant="", weight=1.0)
+
     def _next_lane(self, free: Credits) -> int | None:
         lanes = self._waiting.lanes
-        ready = [len(lane) > 0 and free[index] > 0 for index, lane in enumerate(lanes)]
         for index in self._floors.owed():
-            head = lanes[index].head()
+            head = lanes[index].head() if free[index] > 0 else None
             # A floor saves up for its next request, however large, and so is never overdrawn.
-            if ready[index] and head and self._floors.deficit(index) >= head.cost:
+            if head and self._floors.deficit(index) >= head.cost:
                 return index
-        return ready.index(True) if any(ready) else None
+        for index, lane in enumerate(lanes):
+            if lane.backlog.requests and free[index] > 0:
+                return index
+        return None
 
     def _account(self, index: int, cost: float, blocked: Sequence[bool]) -> None:
         served = [0.0] * len(self._waiting.lanes)

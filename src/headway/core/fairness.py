@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from headway.core.heap import IndexedHeap
 from headway.core.service import ServiceLedger
+from headway.core.sorted_items import SortedItems
 
 
 @dataclass(slots=True)
@@ -30,8 +30,8 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._queued: dict[str, _Queued] = {}
-        self._lines: dict[str, IndexedHeap[str]] = {}  # by tenant: requests by key, then arrival
-        self._tenants: IndexedHeap[str] = IndexedHeap()  # by tag, then arrival of the head request
+        self._lines: dict[str, SortedItems[str]] = {}  # by tenant: requests by key, then arrival
+        self._tenants: SortedItems[str] = SortedItems()  # by tag, then arrival of the head request
         self._service = ServiceLedger()
         self._sequence = 0
 
@@ -67,7 +67,7 @@ class FairQueue:
         if tenant not in self._lines:
             self._service.advance(self._next_tenant())
             self._service.begin_waiting(tenant)
-            self._lines[tenant] = IndexedHeap()
+            self._lines[tenant] = SortedItems()
         self._sequence += 1
         self._lines[tenant].push(request_id, key, self._sequence)
         self._queued[request_id] = _Queued(tenant, cost, weight)

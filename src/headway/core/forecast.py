@@ -76,7 +76,7 @@ class Forecaster:
         index = self._waiting.index(entry)
         if self.free[index] <= 0:
             return False
-        return not any(len(lane) for lane in self._waiting.lanes[: index + 1])
+        return not any(lane.backlog.requests for lane in self._waiting.lanes[: index + 1])
 
     def _model(self, entry: QueuedRequest, now: float, own: float | None = None) -> Model | None:
         index = self._waiting.index(entry)

@@ -5,8 +5,8 @@ request (`ordering.py`). First come, first served is one lane whose requests are
 and equally urgent, so that arrival decides.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from headway.core.backlog import Backlog, QueuedRequest
 from headway.core.fairness import FairQueue
@@ -27,24 +27,25 @@ class Sent:
 
 
 class Lane:
-    """One tier's requests, waiting and sent. `single_flow`: tenants and urgency mean nothing."""
+    """One tier's requests, waiting and sent. `entries` holds what waits, maybe of other lanes, too.
 
-    def __init__(self, tier: Tier, *, single_flow: bool = False) -> None:
+    `by_key`: inside a tenant by urgency, otherwise by arrival.
+    """
+
+    def __init__(
+        self, tier: Tier, entries: Mapping[str, QueuedRequest], *, by_key: bool = True
+    ) -> None:
         self.tier = tier
         self.backlog = Backlog(tier.max_queued, tier.max_queued_tokens)
         self.served = 0.0
         """Predicted cost of all that ever left for a node."""
-        self._single_flow = single_flow
+        self._by_key = by_key
         self._queue = FairQueue()
-        self._entries: dict[str, QueuedRequest] = {}
+        self._entries = entries
         # The most urgent tier is refused by its bounds alone, and one without limits can wait.
         limited = tier.rank > 0 and tier.queue_timeout_s is not None
         target_s = tier.target.ttft_s if limited else None
         self._level = None if target_s is None else Level(target_s)
-
-    def __len__(self) -> int:
-        """Return how many requests wait."""
-        return len(self._entries)
 
     def expires_at(self, entry: QueuedRequest) -> float | None:
         """Return when `entry` leaves the queue unserved: its deadline or the tier's time limit."""
@@ -60,36 +61,32 @@ class Lane:
         Its own tenant's backlog is served at the tenant's share of the tier, and never more than
         all that waits in the tier is ahead.
         """
-        flow = self.flow(entry)
-        own_cost = self.backlog.tenant_cost(flow.tenant)
+        backlog = self.backlog
+        own_cost = backlog.tenant_cost(entry.tenant)
         if own_cost <= 0:
             return 0.0
-        return min(self.backlog.cost, own_cost * self.backlog.total_weight / flow.weight)
+        return min(backlog.cost, own_cost * backlog.total_weight / entry.weight)
 
     def is_over_level(self, entry: QueuedRequest, now: float) -> bool:
         """Return whether the tier, being overloaded, turns the tenant of `entry` away."""
         if self._level is None:
             return False
-        if not self._entries:
+        if not self.backlog.requests:
             self._level.lull(now)
-        flow = self.flow(entry)
-        return self._level.turns_away(flow.tenant, now) and self.backlog.is_over_share(flow)
+        return self._level.turns_away(entry.tenant, now) and self.backlog.is_over_share(entry)
 
     def join(self, entry: QueuedRequest) -> None:
         """Queue an admitted request."""
-        flow = self.flow(entry)
-        key = 0.0 if self._single_flow else self._key(entry)
+        key = self._key(entry) if self._by_key else 0.0
         self._queue.push(
-            entry.request_id, flow.tenant, weight=flow.weight, cost=entry.cost, key=key
+            entry.request_id, entry.tenant, weight=entry.weight, cost=entry.cost, key=key
         )
-        self.backlog.add(flow)
-        self._entries[entry.request_id] = entry
+        self.backlog.add(entry)
 
-    def leave(self, request_id: str) -> None:
+    def leave(self, entry: QueuedRequest) -> None:
         """Take a request out of the queue, at no cost."""
-        self._queue.remove(request_id)
-        self.backlog.remove(request_id)
-        del self._entries[request_id]
+        self._queue.remove(entry.request_id)
+        self.backlog.remove(entry)
 
     def head(self) -> QueuedRequest | None:
         """Return the request that leaves next, or None."""
@@ -108,8 +105,8 @@ class Lane:
         request_id = self._queue.send()
         if request_id is None:
             raise LookupError(f"nothing waits in tier {self.tier.name}")
-        entry = self._entries.pop(request_id)
-        self.backlog.remove(request_id)
+        entry = self._entries[request_id]
+        self.backlog.remove(entry)
         self.served += entry.cost
         if self._level is not None:
             self._level.waited(now - entry.arrival, now)
@@ -117,12 +114,7 @@ class Lane:
 
     def settle(self, entry: QueuedRequest, cost_actual: float) -> None:
         """Replace the prediction of a sent request by its actual cost."""
-        flow = self.flow(entry)
-        self._queue.settle(entry.request_id, flow.tenant, cost_actual, flow.weight)
-
-    def flow(self, entry: QueuedRequest) -> QueuedRequest:
-        """Return `entry` as this lane sees it: of one tenant if tenants mean nothing here."""
-        return replace(entry, tenant="", weight=1.0) if self._single_flow else entry
+        self._queue.settle(entry.request_id, entry.tenant, cost_actual, entry.weight)
 
     def _key(self, entry: QueuedRequest) -> float:
         return order_key(
@@ -134,7 +126,7 @@ class Lane:
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""
-        assert len(self._queue) == len(self.backlog) == len(self._entries), "one is lost"
+        assert len(self._queue) == self.backlog.requests, "one is lost"
         self._queue.check_integrity()
         self.backlog.check_integrity()
 

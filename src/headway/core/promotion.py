@@ -12,7 +12,7 @@ reached the margin; that time stands in a heap, so nobody polls.
 from dataclasses import dataclass
 
 from headway.core.backlog import QueuedRequest
-from headway.core.heap import IndexedHeap
+from headway.core.sorted_items import SortedItems
 
 MARGIN = 0.1
 """Laxity at which a request is promoted, as a share of the time it had from arrival to deadline."""
@@ -49,7 +49,7 @@ class Promotions:
 
     def __init__(self) -> None:
         self._plans: dict[str, Plan] = {}
-        self._looks: IndexedHeap[str] = IndexedHeap()
+        self._looks: SortedItems[str] = SortedItems()
         self._sequence = 0
 
     def __len__(self) -> int:

@@ -7,7 +7,7 @@ or below it says nothing that a new one would not, so it is forgotten once its t
 
 from dataclasses import dataclass
 
-from headway.core.heap import IndexedHeap
+from headway.core.sorted_items import SortedItems
 
 MAX_IDLE_TENANTS = 4096
 """Beyond this many idle tenants, those that are least in debt are forgotten."""
@@ -33,7 +33,7 @@ class ServiceLedger:
         self._most_served = 0.0
         self._accounts: dict[str, _Account] = {}
         self._reserved: dict[str, tuple[str, float]] = {}
-        self._idle: IndexedHeap[str] = IndexedHeap()  # by service
+        self._idle: SortedItems[str] = SortedItems()  # by service
         self._sequence = 0
 
     def __len__(self) -> int:

@@ -5,7 +5,6 @@ number of requests ahead (central limit theorem, as in QLM). What experience mak
 in `calibration.py`.
 """
 
-from dataclasses import dataclass
 from math import sqrt
 from typing import NamedTuple
 
@@ -19,8 +18,7 @@ MIN_SHARE = 0.02
 """Least share of the rate reckoned with while more urgent tiers take everything."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitEstimate:
+class WaitEstimate(NamedTuple):
     """Seconds in the queue that half, and nine in ten, of such requests do not exceed."""
 
     p50_s: float

@@ -4,15 +4,15 @@ The lanes of all tiers with what spans them: the bound on everything together, t
 the work that may move up a tier to meet its deadline.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headway.core.admission import Arrival
 from headway.core.backlog import QueuedRequest
-from headway.core.heap import IndexedHeap
-from headway.core.lane import Lane
+from headway.core.lane import Lane, merged_tier
 from headway.core.need import Need
 from headway.core.promotion import Promotions, target_rank
+from headway.core.sorted_items import SortedItems
+from headway.core.tier import Tiers
 from headway.core.wait import WaitEstimate
 
 UNBOUNDED = 2**63
@@ -27,19 +27,26 @@ class TotalBounds:
 
 
 class Waiting:
-    """The waiting requests of all lanes; `lanes[0]` is the most urgent. Changes cost O(log n)."""
+    """The waiting requests of all tiers, each in its lane; `lanes[0]` is the most urgent.
 
-    def __init__(self, lanes: Sequence[Lane], num_ranks: int, bounds: TotalBounds) -> None:
-        self.lanes = tuple(lanes)
-        self.promotions = Promotions()
-        self._depths = [0] * num_ranks
-        self._bounds = Need(bounds.requests, bounds.tokens)
+    `by_tier`: otherwise there is one lane for all. Changes cost O(log n).
+    """
+
+    def __init__(self, tiers: Tiers, bounds: TotalBounds, *, by_tier: bool) -> None:
         self._entries: dict[str, QueuedRequest] = {}
-        self._expiry: IndexedHeap[str] = IndexedHeap()
+        if by_tier:
+            self.lanes = tuple(Lane(tier, self._entries) for tier in tiers.all)
+        else:
+            self.lanes = (Lane(merged_tier(tiers), self._entries, by_key=False),)
+        self.promotions = Promotions()
+        self._by_tier = by_tier
+        self._depths = [0] * len(tiers)
+        self._bounds = Need(bounds.requests, bounds.tokens)
+        self._expiry: SortedItems[str] = SortedItems()
         self._sequence = 0
         self._tokens = 0
-        backlogs = [lane.backlog for lane in lanes]
-        self._below = [backlogs[:index:-1] for index in range(len(lanes))]
+        backlogs = [lane.backlog for lane in self.lanes]
+        self._below = [backlogs[:index:-1] for index in range(len(backlogs))]
 
     def __len__(self) -> int:
         """Return how many requests wait."""
@@ -55,11 +62,11 @@ class Waiting:
 
     def index(self, entry: QueuedRequest) -> int:
         """Return which lane `entry` belongs to: that of its rank, or the only one."""
-        return entry.rank if len(self.lanes) > 1 else 0
+        return entry.rank if self._by_tier else 0
 
     def lane(self, entry: QueuedRequest) -> Lane:
         """Return the lane that `entry` belongs to."""
-        return self.lanes[self.index(entry)]
+        return self.lanes[entry.rank if self._by_tier else 0]
 
     def depth(self, rank: int) -> int:
         """Return how many requests of that rank wait."""
@@ -67,7 +74,7 @@ class Waiting:
 
     def backlogged(self) -> list[bool]:
         """Return for each lane whether anything waits there."""
-        return [len(lane) > 0 for lane in self.lanes]
+        return [lane.backlog.requests > 0 for lane in self.lanes]
 
     def cost_above(self, index: int) -> float:
         """Return the predicted cost that waits in lanes more urgent than `index`."""
@@ -80,7 +87,7 @@ class Waiting:
         """Return the sum of the floors that less urgent lanes with work waiting hold."""
         floors = 0.0
         for lane in self.lanes[index + 1 :]:
-            if lane.tier.floor > 0 and len(lane):
+            if lane.backlog.requests:
                 floors += lane.tier.floor
         return floors
 
@@ -90,7 +97,7 @@ class Waiting:
         lane = self.lanes[index]
         held = Need(len(self._entries), self._tokens)
         return Arrival(
-            entry=lane.flow(entry),
+            entry=entry,
             wait=wait,
             expires_at=lane.expires_at(entry),
             time_limited=lane.tier.queue_timeout_s is not None,
@@ -103,7 +110,7 @@ class Waiting:
     def join(self, entry: QueuedRequest) -> None:
         """Queue an admitted request."""
         lane = self.lane(entry)
-        if len(self.lanes) > 1 and target_rank(entry) is not None:
+        if self._by_tier and target_rank(entry) is not None:
             self.promotions.watch(entry, lane.cost_ahead(entry), lane.served, entry.arrival)
         lane.join(entry)
         expires_at = lane.expires_at(entry)
@@ -125,7 +132,7 @@ class Waiting:
         entry = self._entries.get(request_id)
         if entry is None:
             return False
-        self.lane(entry).leave(request_id)
+        self.lane(entry).leave(entry)
         self._forget(entry)
         return True
 
@@ -138,7 +145,7 @@ class Waiting:
         moved = replace(entry, rank=rank, arrival=now, promoted=rank < entry.rank)
         if self.lane(moved).backlog.shortage(moved):
             return False
-        self.lane(entry).leave(request_id)
+        self.lane(entry).leave(entry)
         self.lane(moved).join(moved)
         self._entries[request_id] = moved
         self._depths[entry.rank] -= 1
@@ -179,7 +186,7 @@ class Waiting:
         """Raise AssertionError naming what is off. Linear; for tests."""
         assert sum(self._depths) == len(self), "the depths do not add up"
         assert sum(lane.backlog.tokens for lane in self.lanes) == self._tokens, "tokens are lost"
-        assert sum(len(lane) for lane in self.lanes) == len(self), "one is lost"
+        assert sum(lane.backlog.requests for lane in self.lanes) == len(self), "one is lost"
         assert len(self._expiry) <= len(self), "an expired request is left over"
         assert len(self.promotions) <= len(self), "a promotion is left over"
         for lane in self.lanes:

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from headway.core.cost import Prices
 from headway.core.fairness import FairQueue
-from headway.core.heap import IndexedHeap
+from headway.core.sorted_items import SortedItems
 from headway.core.step import Candidate
 
 
@@ -81,7 +81,7 @@ class WaitingLine:
         self._max_preemptions = max_preemptions
         self._by_tenant = by_tenant
         self._queue = FairQueue()
-        self._resting: IndexedHeap[str] = IndexedHeap()
+        self._resting: SortedItems[str] = SortedItems()
 
     def __len__(self) -> int:
         """Return how many may be admitted."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import cast
 
-from headway.core.heap import IndexedHeap
+from headway.core.sorted_items import SortedItems
 from headway.errors import ConfigError
 from headway.sim.baselines.books import Books, Planned, Sequence
 from headway.sim.scheduler import Emission, PolicySetup, SchedulerStats, SimRequest, SimStep
@@ -39,7 +39,7 @@ class SarathiScheduler:
         self._books = Books(shape, len(setup.tiers))
         self._watermark = int(WATERMARK * shape.num_blocks)
         self._urgency = urgency
-        self._waiting: IndexedHeap[Sequence] = IndexedHeap()
+        self._waiting: SortedItems[Sequence] = SortedItems()
 
     def add(self, request: SimRequest, now: float) -> None:
         """See `StepScheduler`."""

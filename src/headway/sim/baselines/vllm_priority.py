@@ -7,7 +7,7 @@ priority, and an urgent request waits for a slot like any other.
 
 from collections.abc import Sequence as Seq
 
-from headway.core.heap import IndexedHeap
+from headway.core.sorted_items import SortedItems
 from headway.sim.baselines.books import Sequence
 from headway.sim.baselines.vllm import VllmScheduler
 from headway.sim.scheduler import PolicySetup
@@ -17,7 +17,7 @@ class PriorityLine:
     """Whoever waits, by rank and then by arrival. A `Line`."""
 
     def __init__(self) -> None:
-        self._waiting: IndexedHeap[Sequence] = IndexedHeap()
+        self._waiting: SortedItems[Sequence] = SortedItems()
 
     def push(self, sequence: Sequence) -> None:
         """See `Line`."""

@@ -8,7 +8,7 @@ of those who wait.
 
 from collections.abc import Sequence as Seq
 
-from headway.core.heap import IndexedHeap
+from headway.core.sorted_items import SortedItems
 from headway.sim.baselines.books import Sequence
 from headway.sim.baselines.fcfs import ArrivalLine
 from headway.sim.baselines.vllm import VllmScheduler
@@ -24,7 +24,7 @@ class CounterLine:
     def __init__(self) -> None:
         self._counters: dict[str, float] = {}
         self._lines: dict[str, ArrivalLine] = {}
-        self._tenants: IndexedHeap[str] = IndexedHeap()
+        self._tenants: SortedItems[str] = SortedItems()
         """Tenants with a line, by counter, then by who was seen first."""
         self._seen: dict[str, int] = {}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.heap import IndexedHeap
+from headway.core.sorted_items import SortedItems
 
 OPERATIONS = st.lists(
     st.tuples(st.sampled_from(["push", "pop", "remove"]), st.integers(0, 20), st.integers(0, 5))
@@ -17,7 +17,7 @@ OPERATIONS = st.lists(
 
 @given(OPERATIONS)
 def test_it_agrees_with_a_sorted_list(operations: list[tuple[str, int, int]]) -> None:
-    heap: IndexedHeap[int] = IndexedHeap()
+    heap: SortedItems[int] = SortedItems()
     model: dict[int, tuple[float, int]] = {}
     for sequence, (operation, item, key) in enumerate(operations):
         if operation == "push":
@@ -59,7 +59,7 @@ def comparisons_of(change: Callable[[], object]) -> int:
 @pytest.mark.parametrize("size", [1 << 8, 1 << 12, 1 << 15])
 def test_each_change_compares_a_logarithmic_number_of_keys(size: int) -> None:
     """I12: counted in comparisons, not in time."""
-    heap: IndexedHeap[int] = IndexedHeap()
+    heap: SortedItems[int] = SortedItems()
     for item in range(size):
         heap.push(item, CountedKey((item * 7919) % size), item)
     counts = []
@@ -73,7 +73,7 @@ def test_each_change_compares_a_logarithmic_number_of_keys(size: int) -> None:
 
 
 def test_looking_ahead_a_little_compares_little() -> None:
-    heap: IndexedHeap[int] = IndexedHeap()
+    heap: SortedItems[int] = SortedItems()
     for item in range(1 << 14):
         heap.push(item, CountedKey((item * 7919) % (1 << 14)), item)
     CountedKey.comparisons = 0
