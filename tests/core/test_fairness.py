@@ -139,6 +139,22 @@ def test_a_prediction_refunded_later_leaves_no_newcomer_behind() -> None:
     assert 9 <= sum(request_id[0] == "b" for request_id in order) <= 11
 
 
+def test_what_is_drawn_from_a_reservation_leaves_the_order_as_it_is() -> None:
+    """Service that was predicted is charged when predicted; only what goes beyond comes on top."""
+    queue = FairQueue()
+    for tenant in "ab":
+        queue.push(f"{tenant}0", tenant, cost=1.0, key=0.0)
+    queue.reserve("x", "a", 10.0)
+    queue.charge("b", 15.0)
+    queue.draw("x", "a", 10.0)
+    assert queue.peek() == "a0"
+    queue.draw("x", "a", 6.0)
+    assert queue.peek() == "b0"
+    assert queue.release("x")
+    assert queue.peek() == "b0", "nothing of the reservation was left to give back"
+    queue.check_integrity()
+
+
 def test_what_is_under_way_counts_until_it_is_released() -> None:
     queue = FairQueue()
     fill(queue, "a", 3)
@@ -188,10 +204,27 @@ def test_looking_ahead_shows_what_popping_and_charging_would_do(
     assert popped == ahead
 
 
+def _reserve(
+    queue: FairQueue,
+    under_way: list[str],
+    operation: str,
+    name: str,
+    service: tuple[str, float, float],
+) -> None:
+    """Reserve, or draw from the newest reservation, or give up the oldest."""
+    if operation == "reserve":
+        queue.reserve(name, *service)
+        under_way.append(name)
+    elif operation == "draw" and under_way:
+        queue.draw(under_way[-1], *service)
+    elif operation == "release" and under_way:
+        assert queue.release(under_way.pop(0))
+
+
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["push", "pop", "remove", "charge", "reserve", "release"]),
+            st.sampled_from(["push", "pop", "remove", "charge", "reserve", "draw", "release"]),
             st.sampled_from("abcd"),
             COSTS,
             WEIGHTS,
@@ -202,9 +235,11 @@ def test_looking_ahead_shows_what_popping_and_charging_would_do(
 def test_g9_afterwards_nothing_is_left(operations: list[tuple[str, str, float, float]]) -> None:
     """G9, queue side: whatever happened, an emptied queue holds no request and no cost."""
     queue = FairQueue()
-    under_way = []
+    under_way: list[str] = []
     for number, (operation, tenant, cost, weight) in enumerate(operations):
-        if operation == "push":
+        if operation in ("reserve", "draw", "release"):
+            _reserve(queue, under_way, operation, str(number), (tenant, cost, weight))
+        elif operation == "push":
             queue.push(str(number), tenant, weight=weight, cost=cost, key=cost)
         elif operation == "pop":
             queue.pop()
@@ -212,11 +247,6 @@ def test_g9_afterwards_nothing_is_left(operations: list[tuple[str, str, float, f
             assert queue.remove(list(queue.in_order())[-1])
         elif operation == "charge":
             queue.charge(tenant, cost, weight)
-        elif operation == "reserve":
-            queue.reserve(str(number), tenant, cost, weight)
-            under_way.append(str(number))
-        elif operation == "release" and under_way:
-            assert queue.release(under_way.pop(0))
         queue.check_integrity()
     for request_id in list(queue.in_order()):
         assert queue.remove(request_id)

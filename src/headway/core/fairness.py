@@ -24,8 +24,8 @@ class FairQueue:
     """The requests waiting in one tier. Every change costs O(log n).
 
     `pop` charges nothing. Service that was given is counted with `charge`, a prediction with
-    `reserve` until `release`; `send` and `settle` are both at once. Everything that takes a weight
-    raises ValueError for one not above 0.
+    `reserve` until `draw` has counted as much or `release`; `send` and `settle` are both at once.
+    Everything that takes a weight raises ValueError for one not above 0.
     """
 
     def __init__(self) -> None:
@@ -126,6 +126,13 @@ class FairQueue:
         """
         self._service.reserve(request_id, tenant, _by_weight(cost, weight))
         self._place(tenant)
+
+    def draw(self, request_id: str, tenant: str, cost: float, weight: float = 1.0) -> None:
+        """Count service given to a request, out of its reservation as far as that reaches."""
+        beyond = self._service.draw(request_id, _by_weight(cost, weight))
+        if beyond > 0:
+            self._service.charge(tenant, beyond)
+            self._place(tenant)
 
     def release(self, request_id: str) -> bool:
         """Drop a request's reservation; return whether it had one."""

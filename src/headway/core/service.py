@@ -21,6 +21,13 @@ class _Account:
     waiting: bool = False
 
 
+@dataclass(slots=True)
+class _Reservation:
+    account: _Account
+    tenant: str
+    amount: float
+
+
 class ServiceLedger:
     """The tenants' accounts. Every change costs O(log tenants).
 
@@ -32,7 +39,7 @@ class ServiceLedger:
         self.virtual_time = 0.0
         self._most_served = 0.0
         self._accounts: dict[str, _Account] = {}
-        self._reserved: dict[str, tuple[str, float]] = {}
+        self._reserved: dict[str, _Reservation] = {}
         self._idle: SortedItems[str] = SortedItems()  # by service
         self._sequence = 0
 
@@ -82,21 +89,39 @@ class ServiceLedger:
         """Count a request's prediction until `release`. Raises ValueError for a second one."""
         if request_id in self._reserved:
             raise ValueError(f"{request_id} has a reservation")
-        self._reserved[request_id] = (tenant, amount)
         account = self._account(tenant)
+        self._reserved[request_id] = _Reservation(account, tenant, amount)
         account.reserved += amount
         account.num_reserved += 1
         self._settle(tenant, account)
 
+    def draw(self, request_id: str, amount: float) -> float:
+        """Count service of a request as far as its reservation reaches; return what is left over.
+
+        The tag stays as it is, so this costs O(1).
+        """
+        reservation = self._reserved.get(request_id)
+        if reservation is None:
+            return amount
+        drawn = min(amount, reservation.amount)
+        reservation.amount -= drawn
+        account = reservation.account
+        account.reserved -= drawn
+        account.served += drawn
+        if account.served > self._most_served:
+            self._most_served = account.served
+        return amount - drawn
+
     def release(self, request_id: str) -> str | None:
-        """Drop a request's reservation; return its tenant, or None when there was none."""
-        tenant, amount = self._reserved.pop(request_id, (None, 0.0))
-        if tenant is not None:
-            account = self._accounts[tenant]
-            account.num_reserved -= 1
-            # Sums of floats do not cancel exactly; an empty sum is exactly 0.
-            account.reserved = account.reserved - amount if account.num_reserved else 0.0
-            self._settle(tenant, account)
+        """Drop the rest of a request's reservation; return its tenant, or None if it had none."""
+        reservation = self._reserved.pop(request_id, None)
+        if reservation is None:
+            return None
+        account, tenant = reservation.account, reservation.tenant
+        account.num_reserved -= 1
+        # Sums of floats do not cancel exactly; an empty sum is exactly 0.
+        account.reserved = account.reserved - reservation.amount if account.num_reserved else 0.0
+        self._settle(tenant, account)
         return tenant
 
     def _account(self, tenant: str) -> _Account:

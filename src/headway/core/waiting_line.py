@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from headway.core.cost import Prices
+from headway.core.cost import OutputEstimator, Prices
 from headway.core.fairness import FairQueue
 from headway.core.sorted_items import SortedItems
 from headway.core.step import Candidate
@@ -64,8 +64,9 @@ class Sequence(Protocol):
 class WaitingLine:
     """The fair queue of one tier, by sequences; a `Waiting` of the planner.
 
-    Service is charged as it is given. From admission until its prompt is computed, a sequence's
-    prompt counts as reserved, so that one tenant's burst is not admitted whole in one step.
+    Service is charged as it is given. From its admission a sequence counts as reserved what it is
+    predicted to take still, so that a tenant's claim to the next slot does not wait for decodes
+    that its admitted requests are going to be charged for anyway.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class WaitingLine:
         self._max_preemptions = max_preemptions
         self._by_tenant = by_tenant
         self._queue = FairQueue()
+        self._outputs = OutputEstimator()
         self._resting: SortedItems[str] = SortedItems()
 
     def __len__(self) -> int:
@@ -117,7 +119,7 @@ class WaitingLine:
             sequence.sequence_id,
             self._tenant(sequence),
             weight=sequence.weight,
-            cost=self._prices.prefill * sequence.num_tokens,
+            cost=self._predicted(sequence, 0),
             key=sequence.key,
         )
 
@@ -136,40 +138,53 @@ class WaitingLine:
         self._queue.remove(sequence.sequence_id)
         self._resting.remove(sequence.sequence_id)
 
+    def leave(self, sequence: Sequence) -> None:
+        """Take out and let go of a sequence that has ended, and learn from its length."""
+        self.remove(sequence)
+        self.release(sequence)
+        num_output_tokens = sequence.num_tokens - sequence.num_prompt_tokens
+        if num_output_tokens > 0:
+            self._outputs.observe(sequence.rank, self._tenant(sequence), num_output_tokens)
+
     def admitted(self, sequence: Sequence, num_cached: int) -> float:
-        """Take an admitted sequence out and charge its cached tokens. Returns the charge."""
-        self._queue.remove(sequence.sequence_id)
+        """Take an admitted sequence out and charge its cached tokens. Returns the charge.
+
+        What it is predicted to take beside them is reserved until it is charged.
+        """
+        sequence_id, tenant = sequence.sequence_id, self._tenant(sequence)
+        self._queue.remove(sequence_id)
         cost = self._prices.cached * num_cached
-        self._queue.charge(self._tenant(sequence), cost, sequence.weight)
-        self.reserve(sequence)
+        self._queue.charge(tenant, cost, sequence.weight)
+        self.release(sequence)
+        predicted = self._predicted(sequence, num_cached)
+        self._queue.reserve(sequence_id, tenant, predicted, sequence.weight)
         return cost
 
     def charge(self, sequence: Sequence, start: int, end: int) -> float:
         """Charge for computing the tokens `start` to `end`. Returns the charge."""
-        is_decode = end - start == 1 and start >= sequence.num_prompt_tokens
-        cost = self._prices.decode if is_decode else self._prices.prefill * (end - start)
-        self._queue.charge(self._tenant(sequence), cost, sequence.weight)
-        if not is_decode:
-            self.reserve(sequence)
+        if end - start == 1 and start >= sequence.num_prompt_tokens:
+            return self.charge_decodes(sequence, 1)
+        return self._charge(sequence, self._prices.prefill * (end - start))
+
+    def charge_decodes(self, sequence: Sequence, number: int) -> float:
+        """Charge for several decodes, one after the other. Returns the charge."""
+        return self._charge(sequence, self._prices.decode * number)
+
+    def _charge(self, sequence: Sequence, cost: float) -> float:
+        self._queue.draw(sequence.sequence_id, self._tenant(sequence), cost, sequence.weight)
         return cost
 
-    def charge_decodes(self, tenant: str, weight: float, number: int) -> float:
-        """Charge a tenant for several decodes at once. Returns the charge."""
-        cost = self._prices.decode * number
-        self._queue.charge(tenant if self._by_tenant else "", cost, weight)
-        return cost
-
-    def reserve(self, sequence: Sequence) -> None:
-        """Reserve for the known tokens still to compute; a lone one is charged when computed."""
-        self.release(sequence)
-        num_left = sequence.num_tokens - sequence.num_computed
-        if num_left > 1:
-            cost = self._prices.prefill * num_left
-            tenant = self._tenant(sequence)
-            self._queue.reserve(sequence.sequence_id, tenant, cost, sequence.weight)
+    def _predicted(self, sequence: Sequence, num_computed: int) -> float:
+        """Return the cost of what is still to be computed, the expected answer included."""
+        num_output_tokens = sequence.num_tokens - sequence.num_prompt_tokens
+        most = sequence.max_num_tokens - sequence.num_prompt_tokens
+        expected = self._outputs.expected(sequence.rank, self._tenant(sequence), most)
+        return self._prices.prefill * (
+            sequence.num_tokens - num_computed
+        ) + self._prices.decode * max(0, expected - num_output_tokens)
 
     def release(self, sequence: Sequence) -> None:
-        """Drop what is reserved for a sequence that leaves."""
+        """Drop what is reserved for a sequence that loses its blocks."""
         self._queue.release(sequence.sequence_id)
 
     def check_integrity(self) -> None:

@@ -126,8 +126,7 @@ class Scheduler:
         sequence_id = sequence.sequence_id
         self.kv.free(sequence_id)
         self._running.pop(sequence_id, None)
-        self._lines[sequence.rank].remove(sequence)
-        self._lines[sequence.rank].release(sequence)
+        self._lines[sequence.rank].leave(sequence)
         self._release_followers(sequence)
         del self._sequences[sequence_id]
         group = self._groups[sequence.request.request_id]

@@ -40,7 +40,6 @@ class RepeatingScheduler(Scheduler):
             sequence.token_ids.extend([0] * num_steps)
             self.kv.commit(sequence_id, sequence.token_ids, sequence.num_computed)
             sequence.last_step, sequence.latest_token_s = self._step, end
-            line, (tenant, weight) = self._lines[sequence.rank], (sequence.tenant, sequence.weight)
-            cost = line.charge_decodes(tenant, weight, num_steps)
+            cost = self._lines[sequence.rank].charge_decodes(sequence, num_steps)
             self._books.serve(sequence.rank, cost)
         self._books.settle(self._running.values(), self._step)

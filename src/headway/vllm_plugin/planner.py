@@ -4,7 +4,6 @@ The books of one vLLM engine, without vLLM: requests come and go, `plan` asks th
 (`core.batching`) for the next step, and `carried_out` books what vLLM made of it.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -149,8 +148,7 @@ class Planner:
         """Let go of a request that has ended, if it is known."""
         entry = self._entries.get(request_id)
         if entry is not None:
-            self._lines[entry.rank].remove(entry)
-            self._lines[entry.rank].release(entry)
+            self._lines[entry.rank].leave(entry)
             del self._entries[request_id]
 
     def note_tokens(self, request_id: str, num_tokens: int, now: float) -> None:
@@ -231,7 +229,6 @@ class Planner:
     ) -> StepFeatures:
         """Book what vLLM made of a plan; `running` as it is now. Returns what the step computes."""
         self._step += 1
-        decodes: Counter[tuple[int, str, float]] = Counter()
         num_tokens = [0] * len(self._lines)
         for item in computed:
             entry = self._entries.get(item.request.request_id)
@@ -239,11 +236,7 @@ class Planner:
                 continue
             rank = entry.rank
             num_tokens[rank] += item.num_tokens
-            if item.num_tokens == 1 and item.start >= item.request.num_prompt_tokens:
-                decodes[rank, entry.tenant, entry.weight] += 1
             self._charge(entry, item, now)
-        for (rank, tenant, weight), number in decodes.items():
-            self._books.serve(rank, self._lines[rank].charge_decodes(tenant, weight, number))
         for rank, number in enumerate(num_tokens):
             self.counters.add("batched_tokens", number, rank)
         if plan is not None:
@@ -256,7 +249,7 @@ class Planner:
         return StepFeatures.of((item.num_tokens, item.start) for item in computed)
 
     def _charge(self, entry: Entry, item: Computed, now: float) -> None:
-        """Book one request's part of a step; decodes are charged together."""
+        """Book one request's part of a step."""
         rank, line = entry.rank, self._lines[entry.rank]
         if item.is_admission:
             self._books.serve(rank, line.admitted(entry, item.start))
@@ -266,8 +259,7 @@ class Planner:
             entry.overtaken = 0
         entry.last_step = self._step
         end = item.start + item.num_tokens
-        if item.num_tokens > 1 or item.start < item.request.num_prompt_tokens:
-            self._books.serve(rank, line.charge(entry, item.start, end - item.num_drafts))
+        self._books.serve(rank, line.charge(entry, item.start, end - item.num_drafts))
         if item.num_drafts:
             self._books.serve(rank, line.charge(entry, end - item.num_drafts, end))
 
