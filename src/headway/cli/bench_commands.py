@@ -1,9 +1,8 @@
 """How are the measurements run from the command line?"""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -13,18 +12,21 @@ from rich.console import Console
 from headway.bench.client import Server
 from headway.bench.engine_speed import measure_speed
 from headway.bench.isolation import ALL_PHASES, Run, measure
-from headway.bench.load import Load, Phase, Shape
+from headway.bench.load import Load, Shape
 from headway.bench.plot import write_html, write_png
 from headway.bench.report import sentences, table, to_json
 from headway.bench.verdict import judge
+from headway.cli.agreement import agreement
 from headway.cli.fit import fit
 from headway.cli.settings import SetOption, overrides
 from headway.cli.stacks import BASELINE, OURS, own_runs
+from headway.cli.tell import tell
 from headway.clock import MonotonicClock
 from headway.errors import ConfigError
 
 app = typer.Typer(help="Measure.", no_args_is_help=True, rich_markup_mode=None)
 app.command("fit")(fit)
+app.command("agreement")(agreement)
 
 UrlOption = Annotated[
     list[str] | None,
@@ -84,7 +86,7 @@ def isolation(  # noqa: PLR0913  (typer makes an option of each parameter)
     else:
         runs, baseline = own_runs(overrides(settings, {})), BASELINE
     report = asyncio.run(
-        measure(runs, load, MonotonicClock(), watch=_tell, repeat=repeat, alternate=alternate)
+        measure(runs, load, MonotonicClock(), watch=tell, repeat=repeat, alternate=alternate)
     )
     judged = [label for label in report.labels() if label != baseline]
     verdicts = [judge(report, label, baseline) for label in judged]
@@ -142,17 +144,3 @@ def _run_of(server: Server) -> Run:
 
     label = server.base_url.partition("://")[2]
     return Run(label=label, phases=ALL_PHASES, open=opened)
-
-
-def _tell(label: str, name: str, phase: Phase) -> AbstractAsyncContextManager[None]:
-    """Say on stderr which phase runs."""
-
-    @asynccontextmanager
-    async def told() -> AsyncIterator[None]:
-        sys.stderr.write(f"{label}: {name}, {phase.load.duration_s:g} s ...\n")
-        yield
-        failed = [record.error for record in phase.records if record.error is not None]
-        if failed:
-            sys.stderr.write(f"{label}: {len(failed)} requests failed, as: {failed[0]}\n")
-
-    return told()

@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +35,7 @@ def fit(
     if log is not None:
         steps = read_log(log)
     else:
-        steps = asyncio.run(_run(duration_s, overrides(settings, {})))
+        steps = asyncio.run(run_fit_load(duration_s, overrides(settings, {})))
     found = fit_steps(steps)
     text = to_toml(found)
     if output is not None:
@@ -42,7 +43,8 @@ def fit(
     Console().print(text, end="", highlight=False)
 
 
-async def _run(duration_s: float, settings: dict[str, object]) -> list[LoggedStep]:
+async def run_fit_load(duration_s: float, settings: Mapping[str, object]) -> list[LoggedStep]:
+    """Return the steps of our own engine under the load that a fit needs."""
     with tempfile.TemporaryDirectory(prefix="headway-fit-") as folder:
         log = Path(folder) / "steps.jsonl"
         async with Stack("qos", settings={**settings, "engine.step_log": str(log)}) as stack:
