@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headway.core.batching import plan_step
+from headway.core.room import target
 from headway.core.step import (
     Candidate,
     Match,
@@ -35,9 +36,10 @@ class Pool:
         """Blocks nobody holds."""
         return self.num_blocks - self.releasable([r.sequence_id for r in self.residents], ())
 
-    def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
+    def lacking(self, residents: Collection[Resident]) -> dict[str, int]:
         """See `Memory`."""
-        return max(0, blocks(num_tokens) - blocks(num_computed))
+        growths = ((r.sequence_id, blocks(target(r)) - blocks(r.num_computed)) for r in residents)
+        return {sequence_id: growth for sequence_id, growth in growths if growth > 0}
 
     def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
         """See `Memory`."""

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.core.step import Match, StepPlan
+from headway.core.room import target
+from headway.core.step import Match, Resident, StepPlan
 from headway.vllm_plugin.planner import Computed, EngineSize, Planner
 from headway.vllm_plugin.queue import PlannedQueue
 from headway.vllm_plugin.settings import Settings
@@ -63,8 +64,15 @@ class Blocks:
         """Blocks that nobody holds."""
         return self.num_blocks - sum(request.num_blocks for request in self.requests.values())
 
-    def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
+    def lacking(self, residents: Collection[Resident]) -> dict[str, int]:
         """See `Memory`."""
+        growths = (
+            (r.sequence_id, self.blocks_to_grow(r.sequence_id, target(r))) for r in residents
+        )
+        return {sequence_id: growth for sequence_id, growth in growths if growth > 0}
+
+    def blocks_to_grow(self, sequence_id: str, num_tokens: int) -> int:
+        """Return how many blocks a request must get to hold so many tokens."""
         return max(0, -(-num_tokens // BLOCK_SIZE) - self.requests[sequence_id].num_blocks)
 
     def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
@@ -181,7 +189,7 @@ class FakeVllm:
             if num_tokens <= 0:
                 continue
             start = request.num_computed_tokens
-            blocks = self.memory.blocks_to_grow(request.request_id, start, start + num_tokens)
+            blocks = self.memory.blocks_to_grow(request.request_id, start + num_tokens)
             assert blocks <= self.memory.num_available, "more blocks than there are"
             request.num_blocks += blocks
             request.num_computed_tokens += num_tokens

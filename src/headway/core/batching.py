@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from headway.core.budget import StepBudget
 from headway.core.draft import Draft, admitted
-from headway.core.step import Candidate, Resident, StepInput, StepLimits, StepPlan, Wait
+from headway.core.step import Candidate, Item, Resident, StepInput, StepLimits, StepPlan, Wait
 
 
 def plan_step(step: StepInput, limits: StepLimits) -> StepPlan:
@@ -36,9 +36,12 @@ class _Planner:
         ranks = range(len(limits.tiers))
         self._decodes: list[list[Resident]] = [[] for _ in ranks]
         self._prefills: list[list[Resident]] = [[] for _ in ranks]
-        for resident in sorted(step.residents, key=attrgetter("last_step", "arrival")):
-            kind = self._decodes if resident.num_left == 1 else self._prefills
-            kind[resident.rank].append(resident)
+        # Two sorts, each by one number, take half the time of one by both.
+        by_turn = sorted(step.residents, key=attrgetter("arrival"))
+        by_turn.sort(key=attrgetter("last_step"))
+        for resident in by_turn:
+            is_decode = resident.num_tokens - resident.num_computed == 1
+            (self._decodes if is_decode else self._prefills)[resident.rank].append(resident)
         self.budget = StepBudget(step, limits, self._decodes, self._prefills)
         self.draft = Draft(step, limits, self.budget)
         self._limits, self._ranks = limits, ranks
@@ -56,7 +59,9 @@ class _Planner:
         for rank in self._owed:
             self._admit(rank, overdue=True)
             if self._held_from <= rank:
-                self._hold_for_overdue()
+                # Nobody is admitted who would be in the way of those that do not fit.
+                self._overdue = [c for c in self._blocked.values() if self._is_exhausted(c)]
+                self._held_from = min(1, *(c.rank for c in self._overdue))
         for rank in self._ranks:
             self._serve_decodes(rank)
             self._serve_prefills(rank)
@@ -79,32 +84,36 @@ class _Planner:
 
         Those are due that would be late after this step and another one as long.
         """
-        if not (pending := self._decodes[rank]):
-            return
-        tokens, unbounded, room_s = self.budget.for_decodes(rank)
-        base_s = self.budget.cost.slice_s(1, 0)
-        context_s = self.budget.cost.decode_context_s
-        soon_s = 2 * self.budget.total_s
-        self._decodes[rank] = parked = []
-        for resident in pending:
-            if resident.sequence_id not in self.draft.residents:
+        budget, draft = self.budget, self.draft
+        tokens, unbounded, room_s = budget.for_decodes(rank)
+        base_s, context_s = budget.cost.slice_s(1, 0), budget.cost.decode_context_s
+        items, may_grow = draft.items, draft.room.promised
+        parked, num_planned, planned_s = [], 0, 0.0
+        for resident in self._decodes[rank]:
+            sequence_id = resident.sequence_id
+            if sequence_id in draft.preempted:
                 continue
             seconds = base_s + context_s * resident.num_computed
-            fits = tokens > 0 and (unbounded > 0 or seconds <= room_s)
-            if not fits or (only_due and resident.due_s >= soon_s):
+            fits = num_planned < tokens and (num_planned < unbounded or seconds <= room_s)
+            parks = not fits or (only_due and resident.due_s >= 2 * budget.total_s)
+            if parks or (sequence_id in may_grow and not draft.find_blocks(resident, 1)):
                 parked.append(resident)
-            elif self.draft.compute(resident, 1, seconds):
-                tokens, unbounded, room_s = tokens - 1, unbounded - 1, room_s - seconds
-            else:
-                parked.append(resident)
+                continue
+            items[sequence_id] = Item(sequence_id, 1, resident.num_computed)
+            num_planned += 1
+            planned_s += seconds
+            room_s -= seconds
+        self._decodes[rank] = parked
+        budget.take(rank, num_planned, planned_s)
 
     def _serve_prefills(self, rank: int, *, last_turn: bool = False) -> None:
         for resident in self._prefills[rank]:
-            planned = self.draft.num_planned(resident.sequence_id)
-            if planned == resident.num_left or resident.sequence_id in self.draft.preempted:
+            item = self.draft.items.get(resident.sequence_id)
+            planned = 0 if item is None else item.num_tokens
+            num_left = resident.num_left - planned
+            if num_left == 0 or resident.sequence_id in self.draft.preempted:
                 continue
             context, begun = resident.num_computed + planned, planned > 0
-            num_left = resident.num_left - planned
             room = self.budget.for_prompt(rank, num_left, context, begun=begun)
             num_tokens = self._chunk(rank, num_left, room, share=not last_turn)
             seconds = self.budget.cost.slice_s(num_tokens, context, begun=begun)
@@ -129,13 +138,8 @@ class _Planner:
 
     # -- candidates -----------------------------------------------------------------------------
 
-    def _hold_for_overdue(self) -> None:
-        """Admit nobody who would be in the way of those that are overdue and do not fit."""
-        self._overdue = [each for each in self._blocked.values() if self._is_exhausted(each)]
-        self._held_from = 0 if any(each.rank == 0 for each in self._overdue) else 1
-
     def _is_exhausted(self, candidate: Candidate) -> bool:
-        now = self.draft.overtaken.get(candidate.sequence_id, 0)
+        now = self.draft.overtaken[candidate.sequence_id]
         return candidate.overtaken + now >= self._limits.max_overtakes
 
     def _admit(self, rank: int, *, overdue: bool = False) -> None:
@@ -163,7 +167,8 @@ class _Planner:
         most = max(1, self.budget.floor(rank)) if overdue else candidate.num_tokens
         if self.budget.for_prompt(rank, 1, 0, begun=False) == 0:
             return Wait.TOKENS
-        if rank == 0 and not self.draft.leaves_room(candidate, self._overdue):
+        leaves_room = self.draft.room.leaves_room
+        if rank == 0 and not all(leaves_room(candidate, each) for each in self._overdue):
             return Wait.HELD
         match = self.draft.find_match(candidate)
         more = len(self._waiting[rank]) - self._admitted[rank] > 1
@@ -174,15 +179,11 @@ class _Planner:
         if wait is None:
             self._prefilled = True
             self._prefills[rank].append(admitted(candidate, match))
-            self._note_admitted(rank)
+            self._admitted[rank] += 1
+            for ahead in self._blocked.values():
+                if ahead.rank <= rank:
+                    self._count_overtaken(ahead, 1)
         return wait
-
-    def _note_admitted(self, rank: int) -> None:
-        """Count the admission against those ahead of it that did not fit; maybe no more follow."""
-        self._admitted[rank] += 1
-        for ahead in self._blocked.values():
-            if ahead.rank <= rank:
-                self._count_overtaken(ahead, 1)
 
     def _note_blocked(self, candidate: Candidate, wait: Wait) -> None:
         """Remember who does not fit. While a tier is owed, more urgent ones overtake it too."""
@@ -193,8 +194,7 @@ class _Planner:
         self._count_overtaken(candidate, more_urgent)
 
     def _count_overtaken(self, candidate: Candidate, times: int) -> None:
-        if times:
-            now = self.draft.overtaken.get(candidate.sequence_id, 0)
-            self.draft.overtaken[candidate.sequence_id] = now + times
+        """Too often, and nobody behind it is admitted any more."""
+        self.draft.overtaken[candidate.sequence_id] += times
         if self._is_exhausted(candidate):
             self._held_from = min(self._held_from, candidate.rank)

@@ -1,7 +1,7 @@
 """How many tokens and how much time may a step take, and for whom is some of it kept?"""
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import ceil, inf
 
 from headway.core.predictor import StepCoefficients
@@ -68,10 +68,14 @@ class StepBudget:
         self._floors, self._floors_s = [0] * len(limits.tiers), [0.0] * len(limits.tiers)
         for rank in step.owed:
             share = min(1.0, DEAREST_TOKEN * limits.tiers[rank].floor)
-            tokens, seconds = self._wanted(rank, step, limits, (*decodes[rank], *prefills[rank]))
-            room = self.left - 1 - sum(self._floors)
-            self._floors[rank] = max(0, min(ceil(share * most), tokens, room))
-            self._floors_s[rank] = min(share * time_s, seconds) if bounded else seconds
+            tokens = max(0, min(ceil(share * most), self.left - 1 - sum(self._floors)))
+            seconds = share * time_s if bounded else 0.0
+            coming = islice(step.waiting[rank].in_order(), limits.lookahead)
+            wants = chain(
+                ((r.num_left, r.num_computed) for r in chain(decodes[rank], prefills[rank])),
+                ((candidate.num_tokens, 0) for candidate in coming),
+            )
+            self._floors[rank], self._floors_s[rank] = self._wanted(wants, tokens, seconds)
         self._half = (self.left - sum(self._floors)) // 2
         self._half_s = (time_s - sum(self._floors_s)) / 2 if bounded else 0.0
 
@@ -81,7 +85,7 @@ class StepBudget:
         for rank, tier in enumerate(limits.tiers):
             bounds = [tier.recent_s] if rank in step.recent else []
             if not any(self._has_prompt[:rank]):
-                due_s = min((r.due_s for r in decodes[rank]), default=inf)
+                due_s = min([r.due_s for r in decodes[rank]], default=inf)
                 bounds.append(max(due_s / step.safety, limits.min_step_s))
             for seconds in bounds:
                 if seconds < self.total_s:
@@ -97,17 +101,16 @@ class StepBudget:
         return min(self.left, max(as_prompt, as_decodes, num_urgent + MIN_TOKENS))
 
     def _wanted(
-        self, rank: int, step: StepInput, limits: StepLimits, residents: Iterable[Resident]
+        self, wants: Iterable[tuple[int, int]], most: int, most_s: float
     ) -> tuple[int, float]:
-        """Return the tokens and seconds that a tier could use, as far as one looks ahead."""
+        """Return how much of `most` tokens and `most_s` such (tokens, context) slices would use."""
         tokens, seconds = 0, 0.0
-        for resident in residents:
-            tokens += resident.num_left
-            seconds += self.cost.slice_s(resident.num_left, resident.num_computed)
-        for candidate in islice(step.waiting[rank].in_order(), limits.lookahead):
-            tokens += candidate.num_tokens
-            seconds += self.cost.slice_s(candidate.num_tokens, 0)
-        return tokens, seconds
+        for num_tokens, context in wants:
+            if tokens >= most and seconds >= most_s:
+                break
+            tokens += num_tokens
+            seconds += self.cost.slice_s(num_tokens, context)
+        return min(tokens, most), min(seconds, most_s)
 
     # -- what a tier may take -------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ Adding a sequence may preempt others, planned ones included: their tokens, block
 at once. A refusal changes nothing.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
 
 from headway.core.budget import StepBudget
 from headway.core.predictor import StepFeatures
@@ -21,6 +22,8 @@ from headway.core.step import (
     Wait,
 )
 
+NO_MATCH = Match()
+
 
 class Draft:
     """A step plan in the making."""
@@ -28,15 +31,14 @@ class Draft:
     def __init__(self, step: StepInput, limits: StepLimits, budget: StepBudget) -> None:
         self.budget = budget
         self.residents = {r.sequence_id: r for r in step.residents}
+        """Those of before the step that are not preempted."""
         self.items: dict[str, Item] = {}
         self.preempted: list[str] = []
         self.waits: dict[str, Wait] = {}
-        self.overtaken: dict[str, int] = {}
-        self._tiers = limits.tiers
-        self._memory = step.memory
-        self._room = Room(step, limits)
-        self._parents: set[str] = set()
-        self._anchors = {_oldest(step, rank) for rank in step.owed}
+        self.overtaken: Counter[str] = Counter()
+        self.room = Room(step, limits)
+        self._step, self._tiers = step, limits.tiers
+        self._parents: set[str | None] = set()
 
     def finish(self) -> StepPlan:
         """Return the plan."""
@@ -45,77 +47,66 @@ class Draft:
             preempted=tuple(self.preempted),
             budget_s=self.budget.total_s,
             budget_rank=self.budget.rank,
-            features=StepFeatures.of(
-                (item.num_tokens, self._start(item)) for item in self.items.values()
-            ),
+            features=StepFeatures.of([(i.num_tokens, i.start) for i in self.items.values()]),
             waits={i: wait for i, wait in self.waits.items() if i not in self.items},
-            overtaken=self.overtaken,
+            overtaken=dict(+self.overtaken),
         )
-
-    def _start(self, item: Item) -> int:
-        """Return how many tokens are computed before those of the item."""
-        if item.is_admission:
-            return item.num_cached
-        return self.residents[item.sequence_id].num_computed
-
-    def num_planned(self, sequence_id: str) -> int:
-        """Return how many tokens of the sequence are planned."""
-        item = self.items.get(sequence_id)
-        return 0 if item is None else item.num_tokens
 
     # -- residents ------------------------------------------------------------------------------
 
     def compute(
         self, resident: Resident, num_tokens: int, seconds: float, *, by_force: bool = False
     ) -> bool:
-        """Plan `num_tokens` more of a resident, which take `seconds`, or return False.
-
-        `by_force` lets it take the blocks of anybody. One admitted in this step takes nobody's.
-        """
+        """Plan `num_tokens` more of a resident, which take `seconds`, or return False."""
         sequence_id = resident.sequence_id
-        item = self.items.get(sequence_id, Item(sequence_id, 0))
-        planned = item.num_tokens + num_tokens
-        blocks = self._room.to_grow(resident, resident.num_computed + planned)
-        if blocks > 0:
-            shortage = self._room.shortage_to_grow(resident, blocks)
-            if shortage > 0 and (
-                item.is_admission or not self._make_room(resident, shortage, 0, by_force=by_force)
-            ):
-                self.waits[sequence_id] = Wait.BLOCKS
-                return False
-            self._room.grow(resident, blocks)
+        planned = self.items.get(sequence_id, Item(sequence_id, 0, resident.num_computed))
+        item = planned._replace(num_tokens=planned.num_tokens + num_tokens)
+        if not self.find_blocks(resident, item.num_tokens, by_force=by_force):
+            return False
         self.budget.take(resident.rank, num_tokens, seconds, prompt=resident.num_left > 1)
-        self.items[sequence_id] = item._replace(num_tokens=planned)
+        self.items[sequence_id] = item
+        return True
+
+    def find_blocks(self, resident: Resident, num_tokens: int, *, by_force: bool = False) -> bool:
+        """Take the blocks in which to compute so many tokens of a resident, or return False.
+
+        `by_force` lets it take those of anybody. One admitted in this step takes nobody's.
+        """
+        blocks = self.room.to_grow(resident, resident.num_computed + num_tokens)
+        if blocks > 0:
+            shortage = self.room.shortage_to_grow(resident, blocks)
+            if shortage > 0 and (
+                resident.sequence_id not in self.residents
+                or not self._make_room(resident, shortage, 0, by_force=by_force)
+            ):
+                self.waits[resident.sequence_id] = Wait.BLOCKS
+                return False
+            self.room.grow(resident, blocks)
         return True
 
     # -- candidates -----------------------------------------------------------------------------
 
     def find_match(self, candidate: Candidate) -> Match:
         """Return what the candidate need not compute, as things stand in this plan."""
-        match = self._memory.match(candidate.sequence_id)
-        return Match() if match.parent_id in self.preempted else match
-
-    def leaves_room(self, candidate: Candidate, overdue: Iterable[Candidate]) -> bool:
-        """Return whether a candidate of rank 0 leaves room for each that is overdue."""
-        return all(self._room.leaves_room(candidate, other) for other in overdue)
+        match = self._step.memory.match(candidate.sequence_id)
+        return NO_MATCH if match.parent_id in self.preempted else match
 
     def admit(self, candidate: Candidate, match: Match, num_tokens: int) -> Wait | None:
         """Plan the candidate's first `num_tokens` after those matched; else return why not."""
-        slots = self._room.slots_for(candidate.rank)
+        slots = self.room.slots_for(candidate.rank)
         if slots < 0:
             return Wait.SLOTS
-        if candidate.protected and self._room.is_protecting:
+        if candidate.protected and self.room.is_protecting:
             return Wait.BLOCKS
-        shortage = self._room.shortage_to_admit(candidate, match)
+        shortage = self.room.shortage_to_admit(candidate, match)
         if shortage > 0 or slots == 0:
             num_slots = 1 if slots == 0 else 0
             if not self._make_room(candidate, shortage, num_slots, match=match):
                 return Wait.BLOCKS if slots else Wait.SLOTS
-        self._room.admit(candidate, match, match.num_tokens + num_tokens)
+        self.room.admit(candidate, match, match.num_tokens + num_tokens)
         seconds = self.budget.cost.slice_s(num_tokens, match.num_tokens)
         self.budget.take(candidate.rank, num_tokens, seconds, prompt=True)
-        if match.parent_id is not None:
-            self._parents.add(match.parent_id)
+        self._parents.add(match.parent_id)
         self.items[candidate.sequence_id] = Item(
             candidate.sequence_id, num_tokens, match.num_tokens, True, match.parent_id
         )
@@ -129,46 +120,43 @@ class Draft:
         shortage: int,
         num_slots: int,
         *,
-        match: Match | None = None,
+        match: Match = NO_MATCH,
         by_force: bool = False,
     ) -> bool:
         """Preempt until the requester lacks nothing, or change nothing and return False."""
         allowed: Iterable[Resident]
         if by_force:
-            others = (r for r in self.residents.values() if r is not requester)
-            allowed = (r for r in others if not r.busy)
+            allowed = (r for r in self.residents.values() if r is not requester and not r.busy)
         else:
-            parent_id = None if match is None else match.parent_id
-            anchors = self._anchors if num_slots > 0 or requester.rank > 0 else set()
-            allowed = self._preemptible(requester, {parent_id, *anchors, *self._parents})
+            kept = {match.parent_id, *self._parents}
+            if num_slots > 0 or requester.rank > 0:
+                kept.update(_oldest(self._step, rank) for rank in self._step.owed)
+            # Few are below most who ask, and this is asked for each candidate that does not fit.
+            rank = requester.rank + isinstance(requester, Candidate)
+            below = [r for r in self.residents.values() if r.rank >= rank]
+            allowed = (
+                r
+                for r in below
+                if r.sequence_id not in kept and may_preempt(requester, r, self._tiers)
+            )
         victims = choose_victims(
             (Victim(r.sequence_id, r.rank, r.arrival, r.num_computed) for r in allowed),
-            lambda sequence_ids: self._room.gain(sequence_ids, requester, match),
+            lambda sequence_ids: self.room.gain(sequence_ids, requester, match.blocks),
             num_blocks=shortage,
             num_slots=num_slots,
         )
-        if victims is None:
-            return False
-        self._preempt(victims)
-        return True
+        for victim in victims or ():
+            self._preempt(victim)
+        return victims is not None
 
-    def _preemptible(
-        self, requester: Resident | Candidate, kept: Container[str | None]
-    ) -> Iterator[Resident]:
-        for resident in self.residents.values():
-            if resident.sequence_id not in kept and may_preempt(requester, resident, self._tiers):
-                yield resident
-
-    def _preempt(self, victims: tuple[str, ...]) -> None:
-        self._room.preempt([self.residents[victim] for victim in victims])
-        for victim in victims:
-            item = self.items.pop(victim, None)
-            if item is not None:
-                seconds = self.budget.cost.slice_s(item.num_tokens, self._start(item))
-                self.budget.give_back(item.num_tokens, seconds)
-            del self.residents[victim]
-            self.waits.pop(victim, None)
-            self.preempted.append(victim)
+    def _preempt(self, sequence_id: str) -> None:
+        self.room.preempt(self.residents.pop(sequence_id))
+        self.waits.pop(sequence_id, None)
+        self.preempted.append(sequence_id)
+        item = self.items.pop(sequence_id, None)
+        if item is not None:
+            seconds = self.budget.cost.slice_s(item.num_tokens, item.start)
+            self.budget.give_back(item.num_tokens, seconds)
 
 
 def admitted(candidate: Candidate, match: Match) -> Resident:

@@ -5,7 +5,7 @@ through them, and the attention of each token to those before it (QoServe, ASPLO
 arXiv 2512.12928, reaches 4.5 % mean error with as many).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import astuple, dataclass, fields, replace
 from math import exp, hypot, isfinite, log, sqrt
 
@@ -35,21 +35,17 @@ class StepFeatures:
     """Pairs of a prefilled token and one that it attends to: n * (context + n / 2) each."""
 
     @classmethod
-    def of(cls, slices: Iterable[tuple[int, int]]) -> "StepFeatures":
+    def of(cls, slices: Collection[tuple[int, int]]) -> "StepFeatures":
         """Return the features of a step of these (tokens, tokens computed before)."""
-        num_tokens = num_decodes = num_prefills = decode_context = prefill_context = 0
-        prefill_work = 0.0
-        for count, context in slices:
-            num_tokens += count
-            if count == 1:
-                num_decodes += 1
-                decode_context += context
-            else:
-                num_prefills += 1
-                prefill_context += context
-                prefill_work += count * (context + count / 2)
+        decodes = [context for count, context in slices if count == 1]
+        prefills = [each for each in slices if each[0] != 1]
         return cls(
-            num_tokens, num_decodes, num_prefills, decode_context, prefill_context, prefill_work
+            num_tokens=len(decodes) + sum(count for count, _ in prefills),
+            num_decodes=len(decodes),
+            num_prefills=len(prefills),
+            decode_context=sum(decodes),
+            prefill_context=sum(context for _, context in prefills),
+            prefill_work=sum((count * (context + count / 2) for count, context in prefills), 0.0),
         )
 
     def plus_decode(self, context: int) -> "StepFeatures":

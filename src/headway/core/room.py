@@ -4,7 +4,9 @@ Arithmetic on numbers taken before the step. Where two candidates match the same
 them as used up: what is planned can always be done.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
+from functools import cached_property
 
 from headway.core.step import Candidate, Match, Resident, StepInput, StepLimits
 
@@ -17,40 +19,32 @@ class Room:
     """
 
     def __init__(self, step: StepInput, limits: StepLimits) -> None:
-        tiers, max_num_seqs = limits.tiers, limits.max_num_seqs
-        self._memory = memory = step.memory
-        self._tiers = tiers
-        self._demand = step.demand
+        self._step, self._memory = step, step.memory
+        self._tiers, self._max_num_seqs = limits.tiers, limits.max_num_seqs
+        self.promised = step.memory.lacking(step.residents)
+        """Blocks still to take, by sequence, of those that may have to take any."""
+        self._num_promised = sum(self.promised.values())
+        self._protected = {r.sequence_id for r in step.residents if r.protected}
+        self._slots = limits.max_num_seqs - len(step.residents)
+        residents = Counter([r.rank for r in step.residents])
+        self._residents = [residents[rank] for rank in range(len(limits.tiers))]
         self._used = 0
-        self._taken: dict[str, int] = {}
+        self._taken: Counter[str] = Counter()
         self._pinned: set[int] = set()
         self._preempted: list[str] = []
-        self._promised: dict[str, int] = {}
-        self._num_promised = 0
-        self._protected: dict[str, int] = {}
-        self._max_num_seqs = max_num_seqs
-        self._slots = max_num_seqs
-        self._most_urgent = 0
-        """Blocks that the sequences of rank 0 may ever hold."""
-        self._residents = [0] * len(tiers)
-        self._blocks_used = [0] * len(tiers)
-        for resident in step.residents:
-            blocks = memory.blocks_to_grow(
-                resident.sequence_id, resident.num_computed, _target(resident)
-            )
-            self._promise(resident, blocks)
-            self._blocks_used[resident.rank] += self._blocks(resident.num_computed)
 
-    def _promise(self, sequence: Resident | Candidate, blocks: int) -> None:
-        """Take a slot, and note the blocks that are promised."""
-        self._promised[sequence.sequence_id] = blocks
-        self._num_promised += blocks
-        self._slots -= 1
-        self._residents[sequence.rank] += 1
-        if sequence.protected:
-            self._protected[sequence.sequence_id] = blocks
-        if sequence.rank == 0:
-            self._most_urgent += self._blocks(sequence.max_num_tokens)
+    @cached_property
+    def _most_urgent(self) -> int:
+        """Blocks that the sequences of rank 0 may ever hold."""
+        return sum(self._blocks(r.max_num_tokens) for r in self._step.residents if r.rank == 0)
+
+    @cached_property
+    def _blocks_used(self) -> list[int]:
+        """Blocks held before the step, by rank."""
+        used, size = [0] * len(self._tiers), self._memory.block_size
+        for resident in self._step.residents:
+            used[resident.rank] += -(-resident.num_computed // size)
+        return used
 
     def _blocks(self, num_tokens: int) -> int:
         return -(-num_tokens // self._memory.block_size)
@@ -59,37 +53,33 @@ class Room:
 
     def to_grow(self, resident: Resident, num_tokens: int) -> int:
         """Return the blocks to take, beyond those taken in this step, to hold `num_tokens`."""
-        rest = self._blocks(_target(resident)) - self._blocks(num_tokens)
-        return max(0, self._promised[resident.sequence_id] - rest)
+        rest = self._blocks(target(resident)) - self._blocks(num_tokens)
+        return max(0, self.promised.get(resident.sequence_id, 0) - rest)
 
     def shortage_to_grow(self, resident: Resident, blocks: int) -> int:
         """Return how many blocks are lacking to take `blocks`; 0 or less: none."""
-        kept = sum(self._protected.values()) - self._protected.get(resident.sequence_id, 0)
+        others = self._protected - {resident.sequence_id}
+        kept = sum(self.promised.get(sequence_id, 0) for sequence_id in others)
         return blocks - (self._available() - kept)
 
     def grow(self, resident: Resident, blocks: int) -> None:
-        """Take the blocks."""
-        sequence_id = resident.sequence_id
+        """Take blocks that were promised."""
         self._used += blocks
-        self._taken[sequence_id] = self._taken.get(sequence_id, 0) + blocks
-        kept = min(blocks, self._promised[sequence_id])
-        self._promised[sequence_id] -= kept
-        self._num_promised -= kept
-        if sequence_id in self._protected:
-            self._protected[sequence_id] = self._promised[sequence_id]
+        self._num_promised -= blocks
+        self.promised[resident.sequence_id] -= blocks
+        self._taken[resident.sequence_id] += blocks
 
     def gain(
-        self, victims: Collection[str], requester: Resident | Candidate, match: Match | None
+        self, victims: Collection[str], requester: Resident | Candidate, pins: Collection[int] = ()
     ) -> int:
         """Return by how many blocks preempting these residents shrinks the requester's shortage.
 
         For an admission, which leaves promises alone, also by what they were promised.
         """
-        pins = match.blocks if match is not None else ()
         gain = self._available(victims, pins) - self._available((), pins)
-        gain += sum(self._taken.get(victim, 0) for victim in victims)
+        gain += sum(self._taken[victim] for victim in victims)
         if isinstance(requester, Candidate):
-            gain += sum(self._promised[victim] for victim in victims)
+            gain += sum(self.promised.get(victim, 0) for victim in victims)
         return gain
 
     def _available(self, victims: Collection[str] = (), pins: Collection[int] = ()) -> int:
@@ -98,24 +88,23 @@ class Room:
         freed = self._memory.releasable(leaving, self._pinned.union(pins)) if leaving else 0
         return self._memory.num_available - self._used + freed
 
-    def preempt(self, victims: Collection[Resident]) -> None:
-        """Take back all that these residents hold and were planned to take."""
-        for victim in victims:
-            self._preempted.append(victim.sequence_id)
-            self._used -= self._taken.pop(victim.sequence_id, 0)
-            self._num_promised -= self._promised.pop(victim.sequence_id)
-            self._protected.pop(victim.sequence_id, None)
-            self._slots += 1
-            self._residents[victim.rank] -= 1
-            if victim.rank == 0:
-                self._most_urgent -= self._blocks(victim.max_num_tokens)
+    def preempt(self, victim: Resident) -> None:
+        """Take back all that a resident holds and was planned to take."""
+        self._preempted.append(victim.sequence_id)
+        self._used -= self._taken.pop(victim.sequence_id, 0)
+        self._num_promised -= self.promised.pop(victim.sequence_id, 0)
+        self._protected.discard(victim.sequence_id)
+        self._slots += 1
+        self._residents[victim.rank] -= 1
+        if victim.rank == 0:
+            self._most_urgent -= self._blocks(victim.max_num_tokens)
 
     # -- admissions -----------------------------------------------------------------------------
 
     def slots_for(self, rank: int) -> int:
         """Return the slots that a candidate of this tier may use; those above keep theirs."""
         reserved = (tier.reserved_slots for tier in self._tiers[:rank])
-        demand = None if self._demand is None else self._demand[0]
+        demand = None if self._step.demand is None else self._step.demand[0]
         return self._slots - _kept(reserved, self._residents, demand)
 
     @property
@@ -132,8 +121,8 @@ class Room:
         kept = self._num_promised + self._reserve(candidate)
         if candidate.was_preempted and not candidate.protected:
             kept += sum(self._residents)
-        target = _target(candidate)
-        return self._to_admit(match, target) - (self._available(pins=match.blocks) - kept)
+        blocks = self._to_admit(match, target(candidate))
+        return blocks - (self._available(pins=match.blocks) - kept)
 
     def leaves_room(self, candidate: Candidate, overdue: Candidate) -> bool:
         """Return whether `overdue` fits beside rank 0, this candidate of it included.
@@ -143,7 +132,7 @@ class Room:
         between = self._tiers[1 : overdue.rank]
         blocks = self._most_urgent + self._blocks(candidate.max_num_tokens)
         blocks = max(blocks, self._tiers[0].reserved_blocks)
-        blocks += sum(tier.reserved_blocks for tier in between) + self._blocks(_target(overdue))
+        blocks += sum(tier.reserved_blocks for tier in between) + self._blocks(target(overdue))
         slots = max(self._residents[0] + 1, self._tiers[0].reserved_slots)
         slots += sum(tier.reserved_slots for tier in between) + 1
         return blocks <= self._memory.num_blocks and slots <= self._max_num_seqs
@@ -157,15 +146,27 @@ class Room:
         if not any(self._residents):
             return 0
         reserved = (tier.reserved_blocks for tier in self._tiers[: candidate.rank])
-        demand = None if self._demand is None else self._demand[1]
+        demand = None if self._step.demand is None else self._step.demand[1]
         return _kept(reserved, self._blocks_used, demand)
 
     def admit(self, candidate: Candidate, match: Match, num_tokens: int) -> None:
         """Take a slot and the blocks of `num_tokens`, and promise the rest."""
-        rest = self._blocks(_target(candidate)) - self._blocks(num_tokens)
+        rest = self._blocks(target(candidate)) - self._blocks(num_tokens)
         self._used += self._to_admit(match, num_tokens)
         self._pinned.update(match.blocks)
-        self._promise(candidate, rest)
+        self.promised[candidate.sequence_id] = rest
+        self._num_promised += rest
+        self._slots -= 1
+        self._residents[candidate.rank] += 1
+        if candidate.protected:
+            self._protected.add(candidate.sequence_id)
+        if candidate.rank == 0:
+            self._most_urgent += self._blocks(candidate.max_num_tokens)
+
+
+def target(sequence: Resident | Candidate) -> int:
+    """Return the tokens whose blocks a sequence is promised."""
+    return sequence.max_num_tokens if sequence.protected else sequence.num_tokens
 
 
 def _kept(reserved: Iterable[int], used: Iterable[int], demand: int | None) -> int:
@@ -174,8 +175,3 @@ def _kept(reserved: Iterable[int], used: Iterable[int], demand: int | None) -> i
     if unused and demand is not None:
         unused[0] = min(unused[0], demand)
     return sum(unused)
-
-
-def _target(sequence: Resident | Candidate) -> int:
-    """Return the tokens whose blocks a sequence is promised."""
-    return sequence.max_num_tokens if sequence.protected else sequence.num_tokens

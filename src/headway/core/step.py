@@ -83,8 +83,8 @@ class Memory(Protocol):
     def num_available(self) -> int:
         """Blocks that can be taken now: free, or cached without a holder."""
 
-    def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
-        """Return how many blocks a resident must take to hold `num_tokens`."""
+    def lacking(self, residents: Collection[Resident]) -> dict[str, int]:
+        """Return by id how many blocks each must take to hold its `room.target`, if any."""
 
     def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
         """Return how many blocks become available when these residents are preempted together.
@@ -176,8 +176,8 @@ class Item(NamedTuple):
 
     sequence_id: str
     num_tokens: int
-    num_cached: int = 0
-    """For an admission: tokens taken from the prefix cache or from `parent_id`."""
+    start: int
+    """Tokens that are there before: computed, or found in the prefix cache or at `parent_id`."""
     is_admission: bool = False
     parent_id: str | None = None
 

@@ -102,15 +102,16 @@ class WaitingLine:
         """Yield who is to be admitted next, lazily."""
         for sequence_id in self._queue.in_order():
             sequence = self._sequences[sequence_id]
+            preemptions = sequence.preemptions
             yield Candidate(
-                sequence_id=sequence_id,
-                rank=sequence.rank,
-                arrival=sequence.arrival,
-                num_tokens=sequence.num_tokens,
-                max_num_tokens=sequence.max_num_tokens,
-                protected=sequence.preemptions >= self._max_preemptions,
-                overtaken=sequence.overtaken,
-                was_preempted=sequence.preemptions > 0,
+                sequence_id,
+                sequence.rank,
+                sequence.arrival,
+                sequence.num_tokens,
+                sequence.max_num_tokens,
+                preemptions >= self._max_preemptions,
+                sequence.overtaken,
+                preemptions > 0,
             )
 
     def push(self, sequence: Sequence) -> None:

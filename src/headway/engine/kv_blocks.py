@@ -36,6 +36,10 @@ class KVBlocks(Protocol):
     def num_free(self) -> int:
         """Blocks without holder or content."""
 
+    @property
+    def forked(self) -> Collection[str]:
+        """Requests whose last block another may hold, too."""
+
     def resident(self, request_id: str) -> bool:
         """Return whether the request holds blocks."""
 

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 
-from headway.core.step import Match
+from headway.core.room import target
+from headway.core.step import Match, Resident
 from headway.engine.kv_blocks import KVBlocks
 from headway.engine.sequence import Sequence
 
@@ -24,9 +25,19 @@ class KVView:
         self._sequences = sequences
         self._siblings = siblings
 
-    def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
-        """See `Memory`."""
-        return self._kv.blocks_to_grow(sequence_id, num_computed, num_tokens)
+    def lacking(self, residents: Collection[Resident]) -> dict[str, int]:
+        """See `Memory`. Of most, the last block has room for one token more and one holder."""
+        size, forked, found = self.block_size, self._kv.forked, {}
+        for r in residents:
+            if (
+                r.protected
+                or r.num_tokens - r.num_computed > -r.num_computed % size
+                or r.sequence_id in forked
+            ):
+                blocks = self._kv.blocks_to_grow(r.sequence_id, r.num_computed, target(r))
+                if blocks > 0:
+                    found[r.sequence_id] = blocks
+        return found
 
     def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
         """See `Memory`."""

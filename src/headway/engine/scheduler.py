@@ -15,6 +15,7 @@ from headway.core.predictor import StepTimePredictor
 from headway.core.preemption import rest_s
 from headway.core.request import Event, RequestState, next_state
 from headway.core.step import Item, Resident, StepInput, StepLimits, StepPlan, Wait
+from headway.core.tier import LatencyTarget
 from headway.core.tier_books import TierBooks
 from headway.core.waiting_line import WaitingLine
 from headway.engine.kv_blocks import KVBlocks
@@ -161,7 +162,7 @@ class Scheduler:
         """Return what a step planned now looks at; changes nothing."""
         predictor = self._predictor
         return StepInput(
-            residents=tuple(self._resident(running, now) for running in self._running.values()),
+            residents=self._residents(now),
             waiting=self._lines,
             memory=KVView(self.kv, self._sequences, self._groups),
             owed=self._books.owed(),
@@ -171,31 +172,25 @@ class Scheduler:
             safety=1.0 if predictor is None else predictor.safety,
         )
 
-    def _resident(self, sequence: Sequence, now: float) -> Resident:
-        return Resident(
-            sequence_id=sequence.sequence_id,
-            rank=sequence.rank,
-            arrival=sequence.arrival,
-            num_tokens=len(sequence.token_ids),
-            num_computed=sequence.num_computed,
-            max_num_tokens=sequence.max_num_tokens,
-            last_step=sequence.last_step,
-            protected=sequence.preemptions >= self._max_preemptions,
-            due_s=self._due(sequence) - now,
-        )
-
-    def _due(self, sequence: Sequence) -> float:
-        target = self.limits.tiers[sequence.rank].target
-        if target.tpot_s is None and target.gap_s is None:
-            return inf
-        num_output_tokens = sequence.num_output_tokens
-        if num_output_tokens == 0:
-            return inf
-        return next_token_due(
-            target,
-            first_s=sequence.first_token_s,
-            latest_s=sequence.latest_token_s,
-            num_output_tokens=num_output_tokens,
+    def _residents(self, now: float) -> tuple[Resident, ...]:
+        most = self._max_preemptions
+        targets = [tier.target for tier in self.limits.tiers]
+        paced = [not (t.tpot_s is None and t.gap_s is None) for t in targets]
+        return tuple(
+            [
+                Resident(
+                    s.sequence_id,
+                    s.rank,
+                    s.arrival,
+                    len(s.token_ids),
+                    s.num_computed,
+                    s.max_num_tokens,
+                    s.last_step,
+                    s.preemptions >= most,
+                    _due(s, targets[s.rank]) - now if paced[s.rank] else inf,
+                )
+                for s in self._running.values()
+            ]
         )
 
     def _apply(self, plan: StepPlan, now: float) -> None:
@@ -237,27 +232,27 @@ class Scheduler:
         first_time = sequence.state is RequestState.WAITING
         self._move(sequence, Event.ADMIT)
         if item.parent_id is not None:
-            self.kv.fork(item.parent_id, item.sequence_id, item.num_cached)
-            sequence.num_computed = item.num_cached
+            self.kv.fork(item.parent_id, item.sequence_id, item.start)
+            sequence.num_computed = item.start
         else:
             sequence.num_computed = self.kv.admit(
                 item.sequence_id,
                 sequence.namespace,
                 sequence.token_ids,
-                max_cached_tokens=item.num_cached,
+                max_cached_tokens=item.start,
                 known=sequence.known_match,
             )
-        assert sequence.num_computed == item.num_cached, "the plan's prefix is not there"
+        assert sequence.num_computed == item.start, "the plan's prefix is not there"
         sequence.known_match = None
         if first_time:
-            sequence.num_cached = item.num_cached
+            sequence.num_cached = item.start
             sequence.admitted_s = now
         sequence.overtaken = 0
         self._running[sequence.sequence_id] = sequence
-        cost = self._lines[sequence.rank].admitted(sequence, item.num_cached)
+        cost = self._lines[sequence.rank].admitted(sequence, item.start)
         self._books.serve(sequence.rank, cost)
         self._stats.num_prefix_queries += len(sequence.token_ids)
-        self._stats.num_prefix_hits += item.num_cached
+        self._stats.num_prefix_hits += item.start
 
     def _slice(self, item: Item) -> SequenceSlice:
         sequence = self._sequences[item.sequence_id]
@@ -372,3 +367,15 @@ class Scheduler:
             assert self.kv.num_held == 0, f"idle, but {self.kv.num_held} blocks are held"
         for line in self._lines:
             line.check_integrity()
+
+
+def _due(sequence: Sequence, target: LatencyTarget) -> float:
+    """Return when the sequence's next token is due; infinite before its first."""
+    if sequence.num_output_tokens == 0:
+        return inf
+    return next_token_due(
+        target,
+        first_s=sequence.first_token_s,
+        latest_s=sequence.latest_token_s,
+        num_output_tokens=sequence.num_output_tokens,
+    )

@@ -39,7 +39,9 @@ class Sequence:
     num_cached: int = 0
     """Prompt tokens that the prefix cache spared at the first admission."""
     num_prompt_tokens: int = field(init=False)
-    """Length of the prompt; kept, because every step asks for it."""
+    """Length of the prompt; kept, because every step asks for it, as for the next."""
+    max_num_tokens: int = field(init=False)
+    """Most tokens that need KV: the last one generated never does."""
     finish_reason: FinishReason | None = None
     known_match: PrefixMatch | None = field(default=None, repr=False)
     """The latest answer of the prefix cache, so that nothing is hashed twice."""
@@ -47,6 +49,7 @@ class Sequence:
     def __post_init__(self) -> None:
         """Count the prompt."""
         self.num_prompt_tokens = len(self.request.prompt_token_ids)
+        self.max_num_tokens = self.num_prompt_tokens + self.max_tokens - 1
 
     @property
     def tenant(self) -> str:
@@ -72,11 +75,6 @@ class Sequence:
     def decodes(self) -> bool:
         """Whether all it needs is the next token after one that it drew."""
         return self.num_output_tokens > 0 and len(self.token_ids) - self.num_computed == 1
-
-    @property
-    def max_num_tokens(self) -> int:
-        """Most tokens that need KV: the last one generated never does."""
-        return self.num_prompt_tokens + self.max_tokens - 1
 
     @property
     def queue_s(self) -> float:

@@ -34,6 +34,8 @@ class KVCache:
         self.enable_prefix_caching = enable_prefix_caching
         self._shared = SharedBlocks(num_blocks, block_size)
         self._tables: dict[str, BlockTable] = {}
+        self.forked: set[str] = set()
+        """Requests that may share a partly filled block: forked, and not grown since."""
 
     @property
     def num_available(self) -> int:
@@ -107,6 +109,7 @@ class KVCache:
         """
         self._require_absent(child_id)
         self._tables[child_id] = self._tables[parent_id].fork(num_tokens)
+        self.forked.update((parent_id, child_id))
 
     def blocks_to_grow(self, request_id: str, num_computed: int, num_tokens: int) -> int:
         """Return how many blocks `grow` with these arguments would take."""
@@ -126,6 +129,7 @@ class KVCache:
                 f"{request_id} needs {need} blocks, {self.num_available} are available"
             )
         table.grow(num_computed, num_tokens)
+        self.forked.discard(request_id)
 
     def commit(self, request_id: str, token_ids: Sequence[int], num_computed: int) -> None:
         """Make the full blocks of the first `num_computed` tokens findable; their KV is computed.
@@ -156,6 +160,7 @@ class KVCache:
         table = self._tables.pop(request_id, None)
         if table is not None:
             table.release()
+            self.forked.discard(request_id)
 
     def take_copies(self) -> list[tuple[int, int]]:
         """Return the (source, destination) copies to make before the next forward pass, once.

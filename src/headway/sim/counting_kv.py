@@ -79,6 +79,7 @@ class CountingKV:
         self.enable_prefix_caching = enable_prefix_caching
         self.num_free = num_blocks
         self.num_cached = 0
+        self.forked: frozenset[str] = frozenset()
         self._tables: dict[str, _Table] = {}
         self._entries: dict[object, _Entry] = {}
         self._unheld: OrderedDict[object, _Entry] = OrderedDict()

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from headway.core.step import Match
+from headway.core.room import target
+from headway.core.step import Match, Resident
 from headway.vllm_plugin.entry import VllmRequest
 
 
@@ -49,15 +50,16 @@ class KVMemory:
         self.num_blocks = pool.num_gpu_blocks - 1
         self.num_available = max(0, pool.get_num_free_blocks() - kv_cache_manager.watermark_blocks)
 
-    def blocks_to_grow(self, sequence_id: str, num_computed: int, num_tokens: int) -> int:
+    def lacking(self, residents: Collection[Resident]) -> dict[str, int]:
         """See `Memory`."""
-        num_tokens += self._slack
-        blocks = 0
+        found: Counter[str] = Counter()
         for block_size, held_by in self._held:
-            lacking = -(-num_tokens // block_size) - len(held_by.get(sequence_id, ()))
-            if lacking > 0:
-                blocks += lacking
-        return blocks
+            for resident in residents:
+                num_tokens = target(resident) + self._slack
+                held = held_by.get(resident.sequence_id, ())
+                if num_tokens > len(held) * block_size:
+                    found[resident.sequence_id] += -(-num_tokens // block_size) - len(held)
+        return found
 
     def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
         """See `Memory`. A block is free when all who hold it leave."""

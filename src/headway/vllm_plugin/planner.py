@@ -246,7 +246,7 @@ class Planner:
         known = (self._entries.get(request.request_id) for request in running)
         self._books.settle([entry for entry in known if entry is not None], self._step)
         self.counters.add("steps")
-        return StepFeatures.of((item.num_tokens, item.start) for item in computed)
+        return StepFeatures.of([(item.num_tokens, item.start) for item in computed])
 
     def _charge(self, entry: Entry, item: Computed, now: float) -> None:
         """Book one request's part of a step."""
