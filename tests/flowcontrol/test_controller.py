@@ -75,6 +75,23 @@ def test_releasing_twice_frees_once() -> None:
     run(scenario())
 
 
+def test_a_first_token_counts_once_and_only_while_there_is_a_place() -> None:
+    async def scenario() -> None:
+        bench = Bench(2)
+        (node,) = bench.pool.nodes
+        first, second = await bench.acquire("a"), await bench.acquire("b")
+        for _ in range(2):
+            first.started()
+        assert node.num_starting == 1
+        for lease in (first, second):
+            lease.release(10.0)
+            lease.started()
+        assert node.num_starting == 0
+        bench.controller.check_idle()
+
+    run(scenario())
+
+
 def test_the_most_urgent_leaves_first() -> None:
     async def scenario() -> None:
         bench = Bench(1)

@@ -3,7 +3,14 @@
 import pytest
 
 from headway.core.tier import Tiers
-from headway.flowcontrol.nodes import FAILURES_UNTIL_DOWN, MAX_HOLD_S, Node, NodePool, NodeState
+from headway.flowcontrol.nodes import (
+    FAILURES_UNTIL_DOWN,
+    MAX_HOLD_S,
+    MOST_STARTING,
+    Node,
+    NodePool,
+    NodeState,
+)
 
 TIERS = Tiers()
 
@@ -16,6 +23,7 @@ def pool(*limits: int | None) -> NodePool:
 def fill(one: NodePool, node: Node, rank: int, count: int) -> None:
     for _ in range(count):
         one.take(node, rank)
+        one.started(node)
 
 
 def state_of(node: Node) -> NodeState:
@@ -38,6 +46,27 @@ def test_critical_goes_to_the_least_loaded_and_others_to_the_fullest_that_fits()
     assert [one.place(rank, 0.0) for rank in (0, 1, 2)] == [
         *(one.nodes[0], one.nodes[1], one.nodes[1])
     ]
+
+
+def test_a_node_gets_no_more_than_it_begins_while_another_keeps_up() -> None:
+    one = pool(30, 30)
+    for node, count in zip(one.nodes, (5, 10), strict=True):
+        fill(one, node, 2, count)
+    for _ in range(2):
+        chosen: list[Node] = []
+        while (best := one.place(1, 0.0)) is not None and len(chosen) < 2 * MOST_STARTING:
+            one.take(best, 1)
+            chosen.append(best)
+        assert chosen == [one.nodes[1]] * MOST_STARTING + [one.nodes[0]] * MOST_STARTING
+        assert one.place(1, 0.0) is one.nodes[0], "both are behind"
+        for node in chosen:
+            one.started(node)
+    for node in one.nodes:
+        one.give_back(node, 1, started=True)
+        one.take(node, 1)
+        one.give_back(node, 1)
+    one.check_integrity()
+    assert not any(node.behind for node in one.nodes)
 
 
 def test_avoided_nodes_are_the_last_resort() -> None:

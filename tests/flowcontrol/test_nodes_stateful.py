@@ -20,7 +20,7 @@ class Nodes(RuleBasedStateMachine):
         nodes = [Node(f"n{i}", f"http://n{i}", TIERS, limit) for i, limit in enumerate(limits)]
         self.pool = NodePool(nodes, TIERS)
         self.now = 0.0
-        self.sent: list[tuple[Node, int]] = []
+        self.sent: list[tuple[Node, int, bool]] = []
 
     @rule(rank=st.integers(0, 2), avoid=st.sets(st.sampled_from(["n0", "n1", "n2", "n3"])))
     def send(self, rank: int, avoid: set[str]) -> None:
@@ -31,14 +31,23 @@ class Nodes(RuleBasedStateMachine):
             assert node.state is not NodeState.DOWN
             assert node.held_until <= self.now
             self.pool.take(node, rank, f"prefix{rank}")
-            self.sent.append((node, rank))
+            self.sent.append((node, rank, False))
 
     @precondition(lambda self: self.sent)
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
-        node, rank = self.sent.pop(data.draw(st.integers(0, len(self.sent) - 1)))
-        self.pool.give_back(node, rank)
+        node, rank, started = self.sent.pop(data.draw(st.integers(0, len(self.sent) - 1)))
+        self.pool.give_back(node, rank, started=started)
         self.pool.tick(node, self.now)
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        at = data.draw(st.integers(0, len(self.sent) - 1))
+        node, rank, started = self.sent[at]
+        if not started:
+            self.pool.started(node)
+            self.sent[at] = (node, rank, True)
 
     @rule(number=NODES, good=st.booleans())
     def answer(self, number: int, good: bool) -> None:
@@ -90,12 +99,14 @@ class Nodes(RuleBasedStateMachine):
         assert list(self.pool.free(self.now)) == expected
         self.pool.check_integrity()
         for node in self.pool.nodes:
-            held = [sum(n is node and r == rank for n, r in self.sent) for rank in range(3)]
+            held = [sum(n is node and r == rank for n, r, _ in self.sent) for rank in range(3)]
             assert list(node.inflight) == held
+            starting = sum(n is node and not started for n, _, started in self.sent)
+            assert node.num_starting == starting
 
     def teardown(self) -> None:
-        for node, rank in self.sent:
-            self.pool.give_back(node, rank)
+        for node, rank, started in self.sent:
+            self.pool.give_back(node, rank, started=started)
         for node in self.pool.nodes:
             self.pool.refused(node)
             self.pool.probed(node, ())

@@ -1,8 +1,9 @@
 """Which node gets the request?
 
-The most urgent tier goes to the least loaded node. Every other goes to the fullest that has room,
-so that lightly loaded nodes stay light for the urgent and can be taken away. A node that lately had
-a request with the same prefix is preferred while its load is near that of the node chosen so.
+The most urgent tier goes to the least loaded node. Every other goes to the fullest that has room
+and begins what it gets, so that lightly loaded nodes stay light for the urgent and can be taken
+away; while all are behind, it goes to the least loaded, too. A node that lately had a request with
+the same prefix is preferred while its load is near that of the node chosen so.
 """
 
 from bisect import bisect_left, insort
@@ -11,6 +12,8 @@ from collections.abc import Collection, Sequence
 
 AFFINITY_QUANTUM = 0.25
 """How much further from the best load a node may be that has the prefix: a share of its limit."""
+BEHIND = 1.0
+"""How much further from the best a node that is behind is than any that is not."""
 MAX_PREFIXES = 65_536
 """The least recently used ones beyond are forgotten."""
 
@@ -25,15 +28,20 @@ class Router:
     def __init__(self, num_tiers: int) -> None:
         self.free: list[int] = [0] * num_tiers
         self._ranks = range(num_tiers)
-        # By rank, the nodes that have room: (how far from what the rank prefers, node).
+        # By rank, the nodes that have room: (how far from what the rank prefers, node). That is
+        # one of two keys of a node: of the most urgent rank, and of every other.
         self._lines: list[list[tuple[float, int]]] = [[] for _ in self._ranks]
-        self._nothing: tuple[Sequence[int], float] = ((0,) * num_tiers, 0.0)
-        self._nodes: dict[int, tuple[Sequence[int], float]] = {}
+        self._nothing = ((0,) * num_tiers, (0.0, 0.0))
+        self._nodes: dict[int, tuple[tuple[int, ...], tuple[float, float]]] = {}
         self._homes: OrderedDict[str, int] = OrderedDict()
 
-    def update(self, node: int, free: Sequence[int], load: float) -> None:
-        """Set what `node` takes now, by rank, and its load: in flight as a share of its limit."""
-        free_before, load_before = self._nodes.get(node, self._nothing)
+    def update(self, node: int, free: Sequence[int], load: float, *, behind: bool = False) -> None:
+        """Set what `node` takes now, by rank, and its load: in flight as a share of its limit.
+
+        `behind`: what else it got would have to wait there for its first step.
+        """
+        free_before, keys_before = self._nodes.get(node, self._nothing)
+        keys = (load, BEHIND + load if behind else -load)
         for rank in self._ranks:
             had, has = free_before[rank], free[rank]
             if had == has == 0:
@@ -41,10 +49,10 @@ class Router:
             self.free[rank] += has - had
             line = self._lines[rank]
             if had > 0:
-                del line[bisect_left(line, (_key(rank, load_before), node))]
+                del line[bisect_left(line, (keys_before[rank > 0], node))]
             if has > 0:
-                insort(line, (_key(rank, load), node))
-        self._nodes[node] = (tuple(free), load)
+                insort(line, (keys[rank > 0], node))
+        self._nodes[node] = (tuple(free), keys)
 
     def choose(
         self, rank: int, avoid: Collection[int] = (), prefix: str | None = None
@@ -61,8 +69,8 @@ class Router:
             best = next((entry for entry in line if entry[1] not in avoid), best)
         home = None if prefix is None else self._homes.get(prefix)
         if home is not None and home not in avoid:
-            free, load = self._nodes[home]
-            if free[rank] > 0 and _key(rank, load) - best[0] <= AFFINITY_QUANTUM:
+            free, keys = self._nodes[home]
+            if free[rank] > 0 and keys[rank > 0] - best[0] <= AFFINITY_QUANTUM:
                 return home
         return best[1]
 
@@ -81,11 +89,8 @@ class Router:
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""
         for rank in self._ranks:
-            expected = [(_key(rank, at), n) for n, (free, at) in self._nodes.items() if free[rank]]
+            nodes = self._nodes.items()
+            expected = [(keys[rank > 0], n) for n, (free, keys) in nodes if free[rank]]
             assert self._lines[rank] == sorted(expected), f"rank {rank} is out of order"
             total = sum(free[rank] for free, _ in self._nodes.values())
             assert self.free[rank] == total, f"credits of rank {rank} have drifted"
-
-
-def _key(rank: int, load: float) -> float:
-    return load if rank == 0 else -load

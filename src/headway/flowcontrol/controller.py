@@ -54,14 +54,21 @@ class Lease:
         self.wait = waiter.wait
         """How long that was predicted to be at its arrival; None: unknown."""
         self._controller = controller
-        self._request_id = waiter.request.request_id
+        self.request_id = waiter.request.request_id
+        self.has_started = False
         self._released = False
+
+    def started(self) -> None:
+        """The node has sent the first token. Idempotent."""
+        if not (self.has_started or self._released):
+            self.has_started = True
+            self._controller.started(self.node)
 
     def release(self, cost: float) -> None:
         """Give the place back and settle the request at its actual `cost`. Idempotent, no await."""
         if not self._released:
             self._released = True
-            self._controller.settle(self._request_id, self.rank, self.node, cost)
+            self._controller.settle(self, cost)
 
 
 @dataclass(slots=True, eq=False)
@@ -157,13 +164,17 @@ class FlowController:
                 self.pump()
             raise
 
-    def settle(self, request_id: str, rank: int, node: Node, cost: float) -> None:
-        """Called by `Lease.release`: the place of `rank` at the node is free."""
+    def started(self, node: Node) -> None:
+        """Called by `Lease.started`: the node has begun one request more."""
+        self._pool.started(node)
+
+    def settle(self, lease: Lease, cost: float) -> None:
+        """Called by `Lease.release`: the place at the node is free."""
         now = self._clock.now()
-        self._pool.give_back(node, rank)
-        self._pool.tick(node, now)
-        self._demand.served(rank, cost, now)
-        self.dispatcher.settle(request_id, cost, now)
+        self._pool.give_back(lease.node, lease.rank, started=lease.has_started)
+        self._pool.tick(lease.node, now)
+        self._demand.served(lease.rank, cost, now)
+        self.dispatcher.settle(lease.request_id, cost, now)
         self.pump()
 
     def pump(self) -> None:

@@ -18,6 +18,8 @@ from headway.flowcontrol.credits import floor_slots, free_credits, known_slots, 
 from headway.flowcontrol.meter import NodeMeter
 
 FAILURES_UNTIL_DOWN = 3
+MOST_STARTING = 4
+"""Requests without a first token from which on a node is behind: about what one step begins."""
 MAX_HOLD_S = 30.0
 """Longest time that a node's own Retry-After is obeyed."""
 
@@ -52,6 +54,8 @@ class Node:
         self._configured = max_inflight
         self._preempts = False
         self._inflight = [0] * len(tiers)
+        self.num_starting = 0
+        """Of those in flight, how many have not got their first token."""
         self._ceilings: tuple[int, ...] = ()
         self._floor_slots: tuple[int, ...] = ()
         self._failed_requests = False
@@ -74,11 +78,22 @@ class Node:
     def began(self, rank: int) -> None:
         """One request more is in flight."""
         self._inflight[rank] += 1
+        self.num_starting += 1
         self.meter.began(sum(self._inflight))
 
-    def ended(self, rank: int) -> None:
+    @property
+    def behind(self) -> bool:
+        """Whether it has more than it has begun; of no stream, nobody knows before its end."""
+        return self.num_starting >= MOST_STARTING
+
+    def started(self) -> None:
+        """One of its requests has got its first token."""
+        self.num_starting -= 1
+
+    def ended(self, rank: int, *, started: bool) -> None:
         """One request less is in flight."""
         self._inflight[rank] -= 1
+        self.num_starting -= not started
         self.meter.completions += 1
 
     def reported(self, max_num_seqs: int) -> None:
@@ -179,9 +194,19 @@ class NodePool:
             self._router.served(self._numbers[node.name], prefix)
         self._refresh(node)
 
-    def give_back(self, node: Node, rank: int) -> None:
-        """A request of `rank` is no longer at the node, however it ended."""
-        node.ended(rank)
+    def started(self, node: Node) -> None:
+        """A request has got its first token from the node."""
+        was_behind = node.behind
+        node.started()
+        if was_behind != node.behind:
+            self._refresh(node)
+
+    def give_back(self, node: Node, rank: int, *, started: bool = False) -> None:
+        """A request of `rank` is no longer at the node, however it ended.
+
+        `started`: it had got its first token.
+        """
+        node.ended(rank, started=started)
         self._refresh(node)
 
     def tick(self, node: Node, now: float) -> None:
@@ -260,6 +285,8 @@ class NodePool:
         for rank, free in enumerate(self._router.free):
             expected = sum(node.free()[rank] for node in self.nodes if node not in self._held)
             assert free == expected, f"credits of rank {rank} have drifted"
+        for node in self.nodes:
+            assert 0 <= node.num_starting <= sum(node.inflight), "of those that start one is lost"
         self._router.check_integrity()
 
     def _take_out(self, node: Node, *, failed_requests: bool) -> None:
@@ -277,7 +304,7 @@ class NodePool:
 
     def _refresh(self, node: Node) -> None:
         free = [0] * len(self._tiers) if node in self._held else node.free()
-        self._router.update(self._numbers[node.name], free, node.load)
+        self._router.update(self._numbers[node.name], free, node.load, behind=node.behind)
 
 
 def _nothing() -> None:

@@ -80,6 +80,12 @@ class Exchange:
             (b"x-headway-node", lease.node.name.encode()),
         )
 
+    def started(self, ttft_s: float) -> None:
+        """The node has sent the first token."""
+        self.ttft_s = ttft_s
+        if self._lease is not None:
+            self._lease.started()
+
     def give_back(self, cost: float) -> None:
         """Free the node's place and settle the cost; further calls do nothing."""
         if self._lease is not None:

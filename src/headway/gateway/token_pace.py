@@ -39,8 +39,8 @@ class TokenPace:
             return
         gap_s: float | None = None
         if self._exchange.ttft_s is None:
-            self._exchange.ttft_s = now - self._exchange.arrival
-            self._metrics.first_token(self._rank, self._exchange.ttft_s)
+            self._exchange.started(now - self._exchange.arrival)
+            self._metrics.first_token(self._rank, now - self._exchange.arrival)
         else:
             gap_s = now - self._tokens_at
             self._metrics.next_token(self._rank, gap_s)

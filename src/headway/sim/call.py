@@ -32,6 +32,8 @@ class Call:
     """The tier in which it got its place; promoted work is served above its own."""
     node: int = -1
     """Where it is now; -1: nowhere yet, or not any longer."""
+    started: bool = False
+    """Whether it got a token where it is now."""
     sent_at: float | None = None
     """When it first left the gateway's queue."""
     first_at: float | None = None

@@ -127,7 +127,7 @@ class QoSGateway:
 
     def submit_again(self, call: Call, now: float) -> None:
         """See `Gateway`."""
-        self._pool.give_back(self._pool.nodes[call.node], call.served_rank)
+        self._pool.give_back(self._pool.nodes[call.node], call.served_rank, started=call.started)
         call.node = -1
         self._dispatcher.settle(call.request_id, 0.0, now)
         self._queue(call, now)
@@ -169,7 +169,7 @@ class QoSGateway:
     def settle(self, call: Call, num_cached: int, now: float, *, completed: bool) -> None:
         """See `Gateway`."""
         node = self._pool.nodes[call.node]
-        self._pool.give_back(node, call.served_rank)
+        self._pool.give_back(node, call.served_rank, started=call.started)
         self._pool.tick(node, now)
         cost = request_cost(self._prices, call.num_prompt_tokens, call.num_tokens, num_cached)
         self._dispatcher.settle(call.request_id, cost, now)
@@ -178,6 +178,10 @@ class QoSGateway:
 
     def tokens(self, calls: Sequence[Call], now: float) -> None:
         """See `Gateway`. headway's own engines keep their targets themselves."""
+        for call in calls:
+            if not call.started:
+                call.started = True
+                self._pool.started(self._pool.nodes[call.node])
         if not self._reporting:
             for call in calls:
                 gap_s = None if call.first_at is None else now - call.last_at
@@ -231,6 +235,7 @@ class QoSGateway:
         node = self._pool.place(call.served_rank, now, (), prefix)
         assert node is not None, "dispatched without a credit"
         self._pool.take(node, call.served_rank, prefix)
+        call.started = False
         self._door.send(call, self._index[node.name], now)
 
     def _expire(self, request_id: str, now: float) -> None:
