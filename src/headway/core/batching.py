@@ -84,12 +84,14 @@ class _Planner:
 
         Those are due that would be late after this step and another one as long.
         """
+        if not (pending := self._decodes[rank]):
+            return
         budget, draft = self.budget, self.draft
         tokens, unbounded, room_s = budget.for_decodes(rank)
         base_s, context_s = budget.cost.slice_s(1, 0), budget.cost.decode_context_s
         items, may_grow = draft.items, draft.room.promised
         parked, num_planned, planned_s = [], 0, 0.0
-        for resident in self._decodes[rank]:
+        for resident in pending:
             sequence_id = resident.sequence_id
             if sequence_id in draft.preempted:
                 continue
@@ -167,8 +169,7 @@ class _Planner:
         most = max(1, self.budget.floor(rank)) if overdue else candidate.num_tokens
         if self.budget.for_prompt(rank, 1, 0, begun=False) == 0:
             return Wait.TOKENS
-        leaves_room = self.draft.room.leaves_room
-        if rank == 0 and not all(leaves_room(candidate, each) for each in self._overdue):
+        if rank == 0 and not all(self.draft.room.leaves_room(candidate, c) for c in self._overdue):
             return Wait.HELD
         match = self.draft.find_match(candidate)
         more = len(self._waiting[rank]) - self._admitted[rank] > 1
@@ -194,7 +195,6 @@ class _Planner:
         self._count_overtaken(candidate, more_urgent)
 
     def _count_overtaken(self, candidate: Candidate, times: int) -> None:
-        """Too often, and nobody behind it is admitted any more."""
         self.draft.overtaken[candidate.sequence_id] += times
         if self._is_exhausted(candidate):
             self._held_from = min(self._held_from, candidate.rank)
