@@ -12,12 +12,14 @@ longest gap still counts."""
 def next_token_due(
     target: LatencyTarget, *, first_s: float, latest_s: float, num_output_tokens: int
 ) -> float:
-    """Return when, on the clock of `first_s`, the next token is due; infinite without a target.
+    """Return when, on the clock of `first_s`, the next token is due.
 
-    `first_s` and `latest_s` are when its first and its latest token came; `num_output_tokens`
-    counts both. Token k is due k - 1 times the TPOT after the first, and at most the gap after the
-    one before it.
+    Infinite without a target, and before the first token. `first_s` and `latest_s` are when its
+    first and its latest token came; `num_output_tokens` counts both. Token k is due k - 1 times the
+    TPOT after the first, and at most the gap after the one before it.
     """
+    if num_output_tokens == 0:
+        return inf
     gap_at = inf if target.gap_s is None else latest_s + target.gap_s
     if target.tpot_s is None:
         return gap_at

@@ -19,6 +19,11 @@ class LatencyTarget:
     tpot_s: float | None = None
     gap_s: float | None = None
 
+    @property
+    def is_paced(self) -> bool:
+        """Whether each next token has its time, not just the first."""
+        return self.tpot_s is not None or self.gap_s is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Tier:

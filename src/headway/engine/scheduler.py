@@ -174,8 +174,7 @@ class Scheduler:
 
     def _residents(self, now: float) -> tuple[Resident, ...]:
         most = self._max_preemptions
-        targets = [tier.target for tier in self.limits.tiers]
-        paced = [not (t.tpot_s is None and t.gap_s is None) for t in targets]
+        targets = [tier.target if tier.target.is_paced else None for tier in self.limits.tiers]
         return tuple(
             [
                 Resident(
@@ -187,7 +186,7 @@ class Scheduler:
                     s.max_num_tokens,
                     s.last_step,
                     s.preemptions >= most,
-                    _due(s, targets[s.rank]) - now if paced[s.rank] else inf,
+                    inf if (target := targets[s.rank]) is None else _due(s, target) - now,
                 )
                 for s in self._running.values()
             ]
@@ -370,9 +369,7 @@ class Scheduler:
 
 
 def _due(sequence: Sequence, target: LatencyTarget) -> float:
-    """Return when the sequence's next token is due; infinite before its first."""
-    if sequence.num_output_tokens == 0:
-        return inf
+    """Return when the sequence's next token is due."""
     return next_token_due(
         target,
         first_s=sequence.first_token_s,

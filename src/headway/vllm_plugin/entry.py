@@ -110,9 +110,7 @@ class Entry:
         self.num_output_tokens += num_tokens
 
     def due_at(self, target: LatencyTarget) -> float:
-        """Return when its next token is due; infinite before the first."""
-        if self.num_output_tokens == 0 or (target.tpot_s is None and target.gap_s is None):
-            return inf
+        """Return when its next token is due."""
         return next_token_due(
             target,
             first_s=self.first_token_s,
@@ -120,8 +118,11 @@ class Entry:
             num_output_tokens=self.num_output_tokens,
         )
 
-    def resident(self, target: LatencyTarget, at: float, max_preemptions: int) -> Resident:
-        """Return it as the planner sees it when the step begins at `at`."""
+    def resident(self, target: LatencyTarget | None, at: float, max_preemptions: int) -> Resident:
+        """Return it as the planner sees it when the step begins at `at`.
+
+        `target` None: no time is promised for its next token.
+        """
         request = self.request
         return Resident(
             request.request_id,
@@ -132,6 +133,6 @@ class Entry:
             self.max_num_tokens,
             self.last_step,
             request.num_preemptions >= max_preemptions,
-            self.due_at(target) - at,
+            inf if target is None else self.due_at(target) - at,
             request.num_in_flight_tokens > 0,
         )

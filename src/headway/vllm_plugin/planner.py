@@ -197,7 +197,7 @@ class Planner:
         self, running: Iterable[VllmRequest], memory: Memory, now: float, begins_at: float
     ) -> StepInput:
         most = self.settings.max_preemptions
-        targets = [tier.target for tier in self.limits.tiers]
+        targets = [tier.target if tier.target.is_paced else None for tier in self.limits.tiers]
         entries = [self._entries[request.request_id] for request in running]
         return StepInput(
             residents=tuple(e.resident(targets[e.rank], begins_at, most) for e in entries),
