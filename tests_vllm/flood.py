@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.vllm_plugin import QoSScheduler
-from tests_vllm.engine import BULK, CRITICAL, Engine
+from tests_vllm.engine import BULK, CRITICAL, Engine, starts_of
 
 BASE_S, PREFILL_S, DECODE_S, CONTEXT_S = 0.024, 0.0009, 0.0026, 1e-6
 NOISE = 0.05
@@ -48,6 +48,15 @@ class Figures:
 def p99(values: list[float]) -> float:
     """Return the value that 1 % exceed."""
     return sorted(values)[int(0.99 * len(values))]
+
+
+def step_s(output: Any) -> float:
+    """Return what a step takes, without noise."""
+    seconds, starts = BASE_S, starts_of(output)
+    for name, num_tokens in output.num_scheduled_tokens.items():
+        cost_s = DECODE_S if num_tokens == 1 else num_tokens * PREFILL_S
+        seconds += cost_s + CONTEXT_S * starts[name]
+    return seconds
 
 
 class Flood:
@@ -91,14 +100,7 @@ class Flood:
 
     def _take(self, output: Any) -> None:
         """Let the time pass that a step takes."""
-        cached = output.scheduled_cached_reqs
-        starts = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
-        starts.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
-        seconds = BASE_S
-        for name, num_tokens in output.num_scheduled_tokens.items():
-            cost_s = DECODE_S if num_tokens == 1 else num_tokens * PREFILL_S
-            seconds += cost_s + CONTEXT_S * starts[name]
-        VirtualTime.now += seconds * self._noise.lognormvariate(0, NOISE)
+        VirtualTime.now += step_s(output) * self._noise.lognormvariate(0, NOISE)
 
     def _deliver(self, before: dict[str, int], figures: Figures) -> None:
         now, counted = VirtualTime.now, VirtualTime.now > WARMUP_S

@@ -4,12 +4,12 @@
 preemptions. Bulk requests fill the engine, then critical ones arrive.
 """
 
-import json
 import os
-import sys
 from typing import Any
 
 from vllm import EngineArgs, LLMEngine, SamplingParams
+
+from tests_vllm.child import print_result
 
 BULK, CRITICAL = 1, -1
 NUM_BULK, NUM_CRITICAL = 6, 3
@@ -73,4 +73,4 @@ def generate(how: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    json.dump(generate(json.loads(sys.argv[1])), sys.stdout)
+    print_result(generate)

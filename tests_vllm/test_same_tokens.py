@@ -4,30 +4,18 @@ G8: greedy, in float32, because in bf16 a token may depend on what else is in th
 """
 
 import json
-import os
-import subprocess
-import sys
 from functools import cache
 from typing import Any
 
 import pytest
 
+from tests_vllm.child import result_of
+
 
 @cache
 def generated(how: str) -> dict[str, Any]:
     """Return what a vLLM of its own process generates (`generate.py`)."""
-    env = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests_vllm.generate", how],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    result: dict[str, Any] = json.loads(done.stdout[done.stdout.index('{"tokens"') :])
-    return result
+    return result_of("tests_vllm.generate", json.loads(how))
 
 
 def stock() -> dict[str, Any]:

@@ -102,6 +102,13 @@ def test_a_missing_extra_is_named(tmp_path: Path) -> None:
     assert missing_extra(ModuleNotFoundError("no name")) is None
 
 
+def test_a_gateway_needs_the_gateway_extra_alone(tmp_path: Path) -> None:
+    others = "numpy scipy torch gguf jinja2 safetensors tokenizers matplotlib"
+    without = f"import sys; sys.modules.update(dict.fromkeys('{others}'.split()))"
+    done = headway("gateway", folder=tmp_path, code=without)
+    assert "nodes: none configured" in done.stderr
+
+
 def test_version_and_help(tmp_path: Path) -> None:
     assert headway("--version", folder=tmp_path).stdout == f"headway {__version__}\n"
     shown = headway("--help", folder=tmp_path)

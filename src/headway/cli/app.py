@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 
 import typer
 
 from headway import __version__
-from headway.cli import bench_commands, check_config, demo, engine, gateway, serve, simulate
+from headway.cli import check_config, demo, engine, gateway, serve
 from headway.errors import ConfigError, HeadwayError, ModelLoadError
 
 EXIT_FAILED = 1
@@ -25,8 +26,9 @@ app.command("engine")(engine.engine)
 app.command("gateway")(gateway.gateway)
 app.command("check-config")(check_config.check_config)
 app.command("demo")(demo.demo)
-app.command("simulate")(simulate.simulate)
-app.add_typer(bench_commands.app, name="bench")
+
+LIGHT = ("gateway", "check-config")
+"""Commands that need the gateway's requirements alone, as they are installed beside vLLM."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -44,8 +46,19 @@ def _root(
     """Request-level quality of service for LLM serving."""
 
 
+@cache
+def _load_others() -> None:
+    """Add the commands that need numpy and scipy."""
+    from headway.cli import bench_commands, simulate
+
+    app.command("simulate")(simulate.simulate)
+    app.add_typer(bench_commands.app, name="bench")
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; a refusal is one line on stderr."""
+    if not arguments or arguments[0] not in LIGHT:
+        _load_others()
     try:
         result = app(list(arguments), prog_name="headway", standalone_mode=False)
     except typer.TyperException as error:

@@ -27,6 +27,7 @@ class Metric:
 
 
 METRICS = (
+    Metric("max_num_seqs", "Most requests that run at once.", by_tier=False, is_gauge=True),
     Metric("num_requests_running", "Requests that hold blocks.", is_gauge=True),
     Metric("num_requests_waiting", "Requests that wait.", is_gauge=True),
     Metric("admissions", "Requests that were given blocks for the first time."),
@@ -34,6 +35,7 @@ METRICS = (
     Metric("preemptions", "Times that a request lost its blocks."),
     Metric("parked_turns", "Steps that a running request sat out with its blocks kept."),
     Metric("batched_tokens", "Tokens computed."),
+    Metric("recomputed_tokens", "Tokens of them that were computed before a preemption already."),
     Metric("steps", "Steps.", by_tier=False),
     Metric("step_seconds", "Seconds that steps took.", by_tier=False, unit=MICRO),
     Metric("predicted_step_seconds", "Seconds predicted for them.", by_tier=False, unit=MICRO),

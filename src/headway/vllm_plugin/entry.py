@@ -62,6 +62,8 @@ class Entry:
     """Not admitted before, having been preempted."""
     last_step: int = -1
     overtaken: int = 0
+    num_lost: int = 0
+    """Tokens that were computed and lost with its blocks."""
     num_output_tokens: int = 0
     first_token_s: float = 0.0
     """When its first token was there, and its latest; without output they mean nothing."""

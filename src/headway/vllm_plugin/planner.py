@@ -141,6 +141,7 @@ class Planner:
         number = entry.preemptions + 1
         rests = number < self.settings.max_preemptions
         entry.rests_until = now + rest_s(number) if rests else now
+        entry.num_lost = entry.num_computed
         self._lines[entry.rank].release(entry)
         self.counters.add("preemptions", rank=entry.rank)
 
@@ -256,7 +257,8 @@ class Planner:
             if entry.last_step < 0:
                 self.counters.add("admissions", rank=rank)
                 self.counters.add("queue_seconds", now - entry.arrived_s, rank)
-            entry.overtaken = 0
+            self.counters.add("recomputed_tokens", max(0, entry.num_lost - item.start), rank)
+            entry.overtaken = entry.num_lost = 0
         entry.last_step = self._step
         end = item.start + item.num_tokens
         self._books.serve(rank, line.charge(entry, item.start, end - item.num_drafts))

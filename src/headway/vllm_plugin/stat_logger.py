@@ -25,6 +25,10 @@ class QoSStatLogger(AggregateStatLoggerBase):
         if self._active:
             for metric in METRICS:
                 _registered[metric.name] = _registered.get(metric.name) or _new(metric)
+            # Told before anything runs: a gateway sends by it from the first request on.
+            slots = vllm_config.scheduler_config.max_num_seqs
+            for index in engine_indexes:
+                _registered["max_num_seqs"].labels(self._model_name, str(index)).set(slots)
 
     def record(
         self,

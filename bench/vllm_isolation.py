@@ -1,0 +1,185 @@
+"""What of a flood do critical requests feel at vLLM: its own policies, the plugin, our gateway?
+
+Run in vLLM's environment, on a machine that does nothing else:
+
+    .venv-vllm-0.32.0/bin/python -m bench.vllm_isolation MODEL_FOLDER --setup fcfs --setup plugin
+
+All servers are up at once and are measured in turn; one that is not measured is idle. `--blocks`
+makes KV short, `--phase bulk-alone` leaves critical requests out.
+"""
+
+import argparse
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from rich.console import Console
+from tests_vllm.servers import PLUGIN, Server, serve_gateway, serve_vllm
+
+from headway.bench.client import Server as Address
+from headway.bench.isolation import ALL_PHASES, FLOOD, IsolationReport, Run, measure
+from headway.bench.load import Load, Phase
+from headway.bench.report import table, to_json
+from headway.clock import MonotonicClock
+
+PRIORITIES = {"critical": -1, "bulk": 1}
+
+
+class Setup(NamedTuple):
+    """What is measured."""
+
+    args: tuple[str, ...] = ()
+    """Of vLLM."""
+    behind_gateway: bool = False
+
+
+SETUPS = {
+    "fcfs": Setup(),
+    "priority": Setup(("--scheduling-policy", "priority")),
+    "plugin": Setup(PLUGIN),
+    "gateway": Setup(behind_gateway=True),
+    "gateway+plugin": Setup(PLUGIN, behind_gateway=True),
+}
+
+
+def vllm_args(options: argparse.Namespace) -> list[str]:
+    """Return what every vLLM is started with."""
+    args = ["--no-enforce-eager", "--max-model-len", "4096", "--max-num-seqs", str(options.slots)]
+    if options.blocks is not None:
+        args += ["--num-gpu-blocks-override", str(options.blocks)]
+    if options.settings is not None:
+        args += ["--additional-config", f'{{"headway": {options.settings}}}']
+    return args
+
+
+@contextmanager
+def started(options: argparse.Namespace) -> Iterator[tuple[dict[str, Server], dict[str, Server]]]:
+    """Start what the setups need; yield by setup where to send, and the vLLM there."""
+    nodes: dict[tuple[str, ...], Server] = {}
+    doors: dict[str, Server] = {}
+    behind: dict[str, Server] = {}
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        for name in options.setup:
+            setup = SETUPS[name]
+            if setup.args not in nodes:
+                log = Path(folder, f"{len(nodes)}.log")
+                args = [*vllm_args(options), *setup.args]
+                node = serve_vllm(options.model, log, *args, VLLM_CPU_KVCACHE_SPACE="2")
+                nodes[setup.args] = stack.enter_context(node)
+                node.wait()
+            doors[name] = behind[name] = nodes[setup.args]
+            if setup.behind_gateway:
+                own = Path(folder, name)
+                own.mkdir()
+                doors[name] = stack.enter_context(serve_gateway(behind[name].url, own))
+                doors[name].wait()
+        yield doors, behind
+
+
+def runs_of(doors: dict[str, Server], phase: str) -> list[Run]:
+    """Return what is to be measured in turn."""
+
+    def run_of(name: str, door: Server) -> Run:
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Address]:
+            is_gateway = SETUPS[name].behind_gateway
+            yield Address(
+                base_url=door.url,
+                api_key="acme" if is_gateway else None,
+                priorities={} if is_gateway else PRIORITIES,
+            )
+
+        return Run(label=name, phases=(phase,), open=opened)
+
+    return [run_of(name, door) for name, door in doors.items()]
+
+
+def quietly(label: str, name: str, phase: Phase) -> AbstractAsyncContextManager[None]:
+    """Watch nothing."""
+
+    @asynccontextmanager
+    async def watched() -> AsyncIterator[None]:
+        yield
+
+    return watched()
+
+
+def ratios(report: IsolationReport, names: Sequence[str]) -> Iterator[str]:
+    """Yield how each setup compares with the first ones, in words."""
+    for name in names:
+        for other in ("fcfs", "priority"):
+            found = [report.middle(label, FLOOD, "critical") for label in (other, name)]
+            bulk = [report.middle(label, FLOOD, "bulk") for label in (other, name)]
+            before, after = found
+            if name == other or before is None or after is None or None in bulk:
+                continue
+            share = bulk[1].tokens_per_s / bulk[0].tokens_per_s  # type: ignore[union-attr]
+            ttft, gap = (
+                old / new if old and new else 0.0
+                for old, new in (
+                    (before.ttft_p99_s, after.ttft_p99_s),
+                    (before.gap_p99_s, after.gap_p99_s),
+                )
+            )
+            yield (
+                f"{name} beside {other}: TTFT p99 {ttft:.1f} times lower, gap p99 {gap:.1f} times, "
+                f"bulk {share:.0%}"
+            )
+
+
+def of_plugin(node: Server) -> str:
+    """Return what our scheduler's own numbers say since it was started."""
+    computed = node.total("headway:batched_tokens_total")
+    steps = node.total("headway:steps_total")
+    return (
+        f"{node.total('headway:preemptions_total'):.0f} preemptions, "
+        f"{node.total('headway:recomputed_tokens_total') / computed:.2%} of the tokens computed "
+        f"again, {1e3 * node.total('headway:planning_seconds_total') / steps:.2f} ms of planning a "
+        f"step, {node.total('headway:late_steps_total') / steps:.1%} of the steps late"
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("--setup", action="append", choices=SETUPS, required=True)
+    parser.add_argument("--phase", default=FLOOD, choices=ALL_PHASES)
+    parser.add_argument("--slots", type=int, default=32)
+    parser.add_argument("--blocks", type=int)
+    parser.add_argument("--settings", help="the plugin's, as JSON")
+    parser.add_argument("--callers", type=int, default=48)
+    parser.add_argument("--duration", type=float, default=70.0)
+    parser.add_argument("--warmup", type=float, default=25.0)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    load = Load(
+        bulk_callers=options.callers,
+        duration_s=options.duration,
+        warmup_s=options.warmup,
+        grace_s=60.0,
+    )
+    console = Console(width=120)
+    with started(options) as (doors, behind):
+        runs = runs_of(doors, options.phase)
+        clock = MonotonicClock()
+        report = asyncio.run(
+            measure(runs, load, clock, watch=quietly, repeat=options.repeat, alternate=True)
+        )
+        console.print(table(report))
+        for line in ratios(report, options.setup):
+            console.print(line)
+        for name, node in behind.items():
+            preempted = node.total("vllm:num_preemptions_total")
+            own = of_plugin(node) if SETUPS[name].args == PLUGIN else f"{preempted:.0f} preemptions"
+            console.print(f"{name}: {own}")
+        if options.json is not None:
+            options.json.write_bytes(to_json(report, []))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Does our gateway bring quality of service to a real vLLM, with the plugin and without?"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+
+from tests_vllm.servers import PLUGIN, Server, as_tenant, eventually, serve_gateway, serve_vllm
+
+PLACES = 2
+"""What one of the gateways lets a vLLM of four slots have at once."""
+MOST_AT_ONCE = 6
+"""What vLLM takes, running and waiting, before it answers 503."""
+
+
+@dataclass
+class Stack:
+    """One vLLM behind two gateways: one that is told how much to send, and one that finds out."""
+
+    has_plugin: bool
+    vllm: Server
+    late: Server
+    free: Server
+    status_before: int
+    """What a client was answered while vLLM was starting."""
+
+
+@pytest.fixture(scope="module", params=["stock", "plugin"])
+def stack(
+    request: pytest.FixtureRequest, model: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    has_plugin = request.param == "plugin"
+    folders: list[Path] = [tmp_path_factory.mktemp(name) for name in ("vllm", "late", "free")]
+    args = ["--max-num-queued-reqs", str(MOST_AT_ONCE), *(PLUGIN if has_plugin else ())]
+    with (
+        serve_vllm(model, folders[0] / "log", *args) as vllm,
+        serve_gateway(vllm.url, folders[1], PLACES) as late,
+        serve_gateway(vllm.url, folders[2]) as free,
+    ):
+        assert eventually(lambda: status_of(late) not in (0, 200))
+        before = status_of(late)
+        for server in (vllm, late, free):
+            server.wait()
+        yield Stack(has_plugin, vllm, late, free, before)
+
+
+def status_of(server: Server) -> int:
+    """Return the status of a short answer; 0 when nobody listens."""
+    try:
+        return int(server.open(as_tenant("acme"), max_tokens=1).status)
+    except HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def test_a_server_that_starts_is_not_sent_to(stack: Stack) -> None:
+    assert stack.status_before == 503
+    assert status_of(stack.late) == 200
+
+
+def test_tiers_and_tenants_arrive(stack: Stack) -> None:
+    before = stack.vllm.by_tier("admissions_total")
+    for tier in ("critical", "normal", "bulk"):
+        answer = stack.late.ask(as_tenant("zeta", tier), max_tokens=2)
+        assert answer["usage"]["completion_tokens"] == 2
+    after = stack.vllm.by_tier("admissions_total")
+    counted = {tier: after[tier] - before.get(tier, 0.0) for tier in after}
+    assert counted == ({"critical": 1.0, "normal": 1.0, "bulk": 1.0} if stack.has_plugin else {})
+
+
+def test_requests_wait_at_the_gateway_and_leave_by_tier(stack: Stack) -> None:
+    ended: list[str] = []
+    most_inside = 0.0
+
+    def ask(tier: str, num_tokens: int) -> None:
+        stack.late.ask(as_tenant("acme", tier), max_tokens=num_tokens, ignore_eos=True)
+        ended.append(tier)
+
+    with ThreadPoolExecutor(13) as callers:
+        bulk = [callers.submit(ask, "bulk", 60) for _ in range(12)]
+        assert eventually(lambda: len(ended) > 1)
+        critical = callers.submit(ask, "critical", 5)
+        while not all(each.done() for each in bulk):
+            inside = stack.vllm.total("vllm:num_requests_running")
+            most_inside = max(most_inside, inside + stack.vllm.total("vllm:num_requests_waiting"))
+        critical.result()
+    assert ended.index("critical") <= 2 + PLACES
+    assert 0 < most_inside <= PLACES
+
+
+def test_no_tenant_finds_the_prefix_of_another(stack: Stack) -> None:
+    def hits(tenant: str) -> float:
+        before = stack.vllm.total("vllm:prefix_cache_hits_total")
+        stack.late.ask(as_tenant(tenant), prompt="All work and no play. " * 30, max_tokens=1)
+        return stack.vllm.total("vllm:prefix_cache_hits_total") - before
+
+    assert hits("acme") == 0.0
+    assert hits("acme") > 0.0
+    assert hits("zeta") == 0.0
+
+
+def test_a_client_that_leaves_the_gateway_leaves_vllm(stack: Stack) -> None:
+    before = stack.vllm.total("vllm:generation_tokens_total")
+    stream = stack.late.open(as_tenant("acme"), max_tokens=450, ignore_eos=True, stream=True)
+    stream.readline()
+    stream.close()
+
+    def is_gone() -> bool:
+        # The numbers travel with an answer of the engine.
+        stack.late.ask(as_tenant("acme"), max_tokens=1)
+        return stack.vllm.total("vllm:num_requests_running") == 0.0
+
+    assert eventually(is_gone)
+    assert stack.vllm.total("vllm:generation_tokens_total") - before < 400
+
+
+def test_a_full_vllm_is_tried_again(stack: Stack) -> None:
+    with ThreadPoolExecutor(3 * MOST_AT_ONCE) as callers:
+
+        def statuses(server: Server) -> list[int]:
+            def ask(_: int) -> int:
+                try:
+                    tenant = as_tenant("acme")
+                    return int(server.open(tenant, max_tokens=40, ignore_eos=True).status)
+                except HTTPError as error:
+                    return error.code
+
+            return list(callers.map(ask, range(2 * MOST_AT_ONCE)))
+
+        assert 503 in statuses(stack.vllm), "vLLM is never full, so nothing is shown"
+        assert set(statuses(stack.free)) == {200}
