@@ -11,7 +11,7 @@ timed:
                room, the credits, `place` and `take`
 
 Times are those of the processor, so that other programs do not show; the pauses of Python's garbage
-collector do.
+collector, set as in our processes, do.
 
     python bench/test_core.py --json core.json      ends with 1 when a goal is missed
     pytest bench/test_core.py
@@ -46,6 +46,7 @@ from headway.engine.sequence import Sequence
 from headway.engine.stats import EngineStats
 from headway.engine.step_limits import step_limits
 from headway.flowcontrol.nodes import Node, NodePool
+from headway.garbage import collect_rarely
 from headway.kv.cache import KVCache
 
 QUEUED = 100_000
@@ -255,6 +256,7 @@ class _Gateway:
 
 def measure(make: Callable[[int], Measure], rounds: int, turn: int) -> Figures:
     """Return the figures of each part by name, of the size asked and of twice that."""
+    collect_rarely()
     sizes = (QUEUED, 2 * QUEUED)
     both = [make(size) for size in sizes]
     gc.collect()

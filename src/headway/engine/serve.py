@@ -5,7 +5,6 @@ so that `/health` answers 200 only when it can serve. The first SIGTERM drains, 
 """
 
 import asyncio
-import gc
 import logging
 import os
 from contextlib import ExitStack
@@ -21,6 +20,7 @@ from headway.engine.generation import ServerOptions
 from headway.engine.server import build_app
 from headway.engine.step_log import step_log
 from headway.errors import ConfigError
+from headway.garbage import collect_rarely
 from headway.wire.listen import graceful_server, open_socket
 
 DRAIN_S = 30.0
@@ -67,8 +67,7 @@ def run_engine(config: EngineConfig, tiers: Tiers) -> None:
         max_body_bytes=config.max_body_bytes,
         max_num_queued_reqs=config.max_num_queued_reqs,
     )
-    # The model and its tokenizer stay; collecting garbage need not look at them again and again.
-    gc.freeze()
+    collect_rarely()
     with ExitStack() as stack:
         if config.step_log is not None:
             engine.on_step = stack.enter_context(step_log(Path(config.step_log)))

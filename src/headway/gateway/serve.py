@@ -5,7 +5,6 @@ status 0. The second one ends it at once, with whatever is under way cut.
 """
 
 import asyncio
-import gc
 import logging
 import sys
 from types import FrameType
@@ -13,6 +12,7 @@ from types import FrameType
 import uvloop
 
 from headway.config import Config
+from headway.garbage import collect_rarely
 from headway.gateway.app import Gateway, build_gateway
 from headway.wire.listen import GracefulServer, graceful_server, open_socket
 
@@ -74,6 +74,5 @@ def run_gateway(config: Config) -> None:
             "tenant with every tier. Set `keys` before listening beyond loopback."
         )
     sys.setswitchinterval(SWITCH_S)
-    # What was made for the start stays; collecting garbage need not look at it again and again.
-    gc.freeze()
+    collect_rarely()
     uvloop.run(serve(gateway))
