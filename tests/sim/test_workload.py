@@ -142,6 +142,12 @@ def test_a_trace_is_replayed_faster_and_smaller(tmp_path: Path) -> None:
     assert [call.num_prompt_tokens for call in found] == [10, 20, 3]
 
 
+def test_a_trace_is_replayed_from_a_moment_on(tmp_path: Path) -> None:
+    found = list(Source(replay(tmp_path, from_s=0.4, rate_factor=2), 0, 0).calls())
+    assert [call.arrival for call in found] == pytest.approx([0.05, 0.8])
+    assert [call.num_prompt_tokens for call in found] == [200, 30]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

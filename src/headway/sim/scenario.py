@@ -104,6 +104,8 @@ class TraceArrivals(Section, frozen=True, kw_only=True):
     """The rows of a CSV file, with their lengths, and their tenants and tiers where it has them."""
 
     file: _Text
+    from_s: _AtLeast0 = 0.0
+    """Where in the trace the stream begins; earlier rows are left out."""
     rate_factor: _Above0 = 1.0
     """Arrival times are divided by it."""
     token_divisor: _Above0 = 1.0

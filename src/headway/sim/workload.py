@@ -106,7 +106,10 @@ class Source:
 
     def _replay(self, arrivals: TraceArrivals, rng: Random) -> Iterator[Call]:
         for number, row in enumerate(read_trace(Path(arrivals.file), arrivals.token_divisor)):
-            at = self._times.start + row.arrival_s / (arrivals.rate_factor * self._scenario.load)
+            since = (row.arrival_s - arrivals.from_s) / (arrivals.rate_factor * self._scenario.load)
+            if since < 0:
+                continue
+            at = self._times.start + since
             if at >= self._times.end:
                 return
             call = self._draw(at, rng)
