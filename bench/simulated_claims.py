@@ -179,7 +179,7 @@ TRACES: Mapping[str, dict[str, object]] = {
 
 
 def fairness(bench: Bench) -> Figures:
-    """Tenants of a trace that always want more: how even is what they get, and what does it cost?"""
+    """Tenants of a trace that want more than there is: how even is service, and at what cost?"""
     figures: Figures = {}
     for trace, settings in TRACES.items():
         fair = bench.run("tenants", settings=settings, trace=trace)
@@ -209,7 +209,8 @@ PRECISION = 0.02
 
 def goodput(bench: Bench) -> Figures:
     """The highest load at which 99 % of critical and 90 % of normal are within their targets."""
-    loads = {policy: highest_load(bench, policy) for policy in ("headway", "sarathi", "sarathi-edf")}
+    policies = ("headway", "sarathi", "sarathi-edf")
+    loads = {policy: highest_load(bench, policy) for policy in policies}
     figures = {f"{policy}: highest load": load for policy, load in loads.items()}
     figures["over Sarathi, first come"] = loads["headway"] / loads["sarathi"]
     figures["over Sarathi, earliest deadline"] = loads["headway"] / loads["sarathi-edf"]

@@ -38,17 +38,17 @@ class FloorLedger:
         not be served whatever the order (no credit, no memory): its deficit stays as it is, so
         that it does not return with a claim that shuts out the tiers above. A `content` rank was
         served all that it could use now and will soon use more, as sequences do that were all in
-        this step: it claims nothing new, and what it was owed before is paid off. Both may be
+        this step: its claim does not rise, and falls by what it got beyond its floor. Both may be
         empty: none is.
         """
         total = sum(served)
         for rank, floor in enumerate(self._floors):
+            due = floor * total - served[rank]
             if not backlogged[rank]:
-                left = self._deficits[rank] - served[rank] if content and content[rank] else 0.0
-                self._deficits[rank] = max(0.0, left)
-            elif not (blocked and blocked[rank]):
-                deficit = self._deficits[rank] + floor * total - served[rank]
-                self._deficits[rank] = max(0.0, deficit)
+                due = min(due, 0.0) if content and content[rank] else -self._deficits[rank]
+            elif blocked and blocked[rank]:
+                due = 0.0
+            self._deficits[rank] = max(0.0, self._deficits[rank] + due)
 
     def refund(
         self, rank: int, over: float, actual: float, paid: float, backlogged: Sequence[bool]
