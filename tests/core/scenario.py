@@ -9,17 +9,12 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from headway.clock import ManualClock
-from headway.core import (
-    DEFAULT_TIERS,
-    Dispatch,
-    Dispatcher,
-    Policy,
-    Prices,
-    QueuedRequest,
-    Shed,
-    Tiers,
-    WaitUntil,
-)
+from headway.core.admission import Shed
+from headway.core.backlog import QueuedRequest
+from headway.core.cost import Prices
+from headway.core.decision import Dispatch, WaitUntil
+from headway.core.dispatch import Dispatcher, Policy
+from headway.core.tier import DEFAULT_TIERS, Tiers
 
 PATIENT = Tiers(tuple(replace(tier, queue_timeout_s=None) for tier in DEFAULT_TIERS))
 """The default tiers without queue time limits."""

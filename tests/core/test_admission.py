@@ -4,16 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core import Admit, Dispatcher, Idle, Outcome, Prices, QueuedRequest, Shed, Tiers
 from headway.core.admission import (
     UNKNOWN_RETRY_AFTER_S,
+    Admit,
     Arrival,
+    Shed,
     ShedReason,
     admit,
     retry_after_s,
 )
-from headway.core.backlog import MAX_EVICTIONS, Backlog
+from headway.core.backlog import MAX_EVICTIONS, Backlog, QueuedRequest
+from headway.core.cost import Prices
+from headway.core.decision import Idle
+from headway.core.dispatch import Dispatcher
 from headway.core.need import Need
+from headway.core.outcome import Outcome
+from headway.core.tier import Tiers
 from headway.core.wait import WaitEstimate
 from headway.core.waiting import TotalBounds
 from tests.core.scenario import PATIENT, request

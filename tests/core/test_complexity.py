@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import headway.core
-from headway.core import Dispatcher, Prices, Tiers
+from headway.core.cost import Prices
+from headway.core.dispatch import Dispatcher
+from headway.core.tier import Tiers
 from tests.core.scenario import PATIENT, bounded, request
 
 CORE = str(Path(headway.core.__file__).parent)

@@ -4,20 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core import (
-    DEFAULT_TIERS,
-    Admit,
-    Dispatch,
-    Dispatcher,
-    Idle,
-    Outcome,
-    Prices,
-    QueuedRequest,
-    Shed,
-    Tiers,
-    WaitUntil,
-)
-from headway.core.admission import ShedReason
+from headway.core.admission import Admit, Shed, ShedReason
+from headway.core.backlog import QueuedRequest
+from headway.core.cost import Prices
+from headway.core.decision import Dispatch, Idle, WaitUntil
+from headway.core.dispatch import Dispatcher
+from headway.core.outcome import Outcome
+from headway.core.tier import DEFAULT_TIERS, Tiers
 from tests.core.scenario import NO_FLOORS, PATIENT, bounded, request
 from tests.core.windows import shortfall
 

@@ -6,17 +6,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headway.core import (
-    DEFAULT_TIERS,
-    Dispatch,
-    Dispatcher,
-    Idle,
-    Prices,
-    QueuedRequest,
-    Shed,
-    Tiers,
-    WaitUntil,
-)
+from headway.core.admission import Shed
+from headway.core.backlog import QueuedRequest
+from headway.core.cost import Prices
+from headway.core.decision import Dispatch, Idle, WaitUntil
+from headway.core.dispatch import Dispatcher
+from headway.core.tier import DEFAULT_TIERS, Tiers
 from tests.core.scenario import bounded, request
 
 

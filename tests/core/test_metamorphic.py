@@ -14,8 +14,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core import DEFAULT_TIERS, QueuedRequest, Tiers
+from headway.core.backlog import QueuedRequest
 from headway.core.fairness import FairQueue
+from headway.core.tier import DEFAULT_TIERS, Tiers
 from tests.core.scenario import PATIENT, Arrival, Run, play, request
 
 UNNAMED = Tiers(

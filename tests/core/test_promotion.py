@@ -6,16 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core import (
-    DEFAULT_TIERS,
-    Dispatch,
-    Dispatcher,
-    Prices,
-    QueuedRequest,
-    Tiers,
-    WaitUntil,
-)
+from headway.core.backlog import QueuedRequest
+from headway.core.cost import Prices
+from headway.core.decision import Dispatch, WaitUntil
+from headway.core.dispatch import Dispatcher
 from headway.core.promotion import MARGIN, SOONEST, Plan, Promotions, target_rank
+from headway.core.tier import DEFAULT_TIERS, Tiers
 from tests.core.scenario import PATIENT, Arrival, Run, play, request
 
 SPEED = 100.0

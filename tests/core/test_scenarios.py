@@ -6,7 +6,8 @@ policy makes the difference, a control run without it shows that the scenario ca
 
 import pytest
 
-from headway.core import Policy, Tiers
+from headway.core.dispatch import Policy
+from headway.core.tier import Tiers
 from tests.core.scenario import NO_FLOORS, PATIENT, Arrival, bounded, play, request
 
 SPEED = 100.0

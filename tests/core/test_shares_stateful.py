@@ -9,16 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headway.core import (
-    DEFAULT_TIERS,
-    Dispatch,
-    Dispatcher,
-    Policy,
-    Prices,
-    QueuedRequest,
-    Shed,
-    Tiers,
-)
+from headway.core.admission import Shed
+from headway.core.backlog import QueuedRequest
+from headway.core.cost import Prices
+from headway.core.decision import Dispatch
+from headway.core.dispatch import Dispatcher, Policy
+from headway.core.tier import DEFAULT_TIERS, Tiers
 from tests.core.scenario import NO_FLOORS, PATIENT, request
 from tests.core.windows import Rise
 

@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
-from headway.core import DEFAULT_TIERS, Admit, Dispatch, Dispatcher, Prices, Shed, Tiers
-from headway.core.admission import ShedReason
+from headway.core.admission import Admit, Shed, ShedReason
+from headway.core.cost import Prices
+from headway.core.decision import Dispatch
+from headway.core.dispatch import Dispatcher
 from headway.core.shedding import EPOCH_S, MIN_LEVEL, Level
+from headway.core.tier import DEFAULT_TIERS, Tiers
 from tests.core.scenario import request
 
 TENANTS = [f"t{number}" for number in range(400)]

@@ -12,7 +12,12 @@ from itertools import count
 from math import exp
 from random import Random
 
-from headway.core import Dispatch, Dispatcher, Prices, QueuedRequest, Shed, Tiers, WaitUntil
+from headway.core.admission import Shed
+from headway.core.backlog import QueuedRequest
+from headway.core.cost import Prices
+from headway.core.decision import Dispatch, WaitUntil
+from headway.core.dispatch import Dispatcher
+from headway.core.tier import Tiers
 from headway.core.wait import WaitEstimate
 
 SLOTS = 8

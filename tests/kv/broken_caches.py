@@ -5,7 +5,9 @@ Each class makes one mistake on purpose. A test that lets one pass would let the
 
 from collections.abc import Sequence
 
-from headway.kv import KVCache, PrefixMatch, SharedBlocks
+from headway.kv.cache import KVCache
+from headway.kv.prefix_cache import PrefixMatch
+from headway.kv.shared_blocks import SharedBlocks
 
 
 class _WritesInPlace(SharedBlocks):

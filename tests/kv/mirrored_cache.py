@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from headway.errors import OutOfBlocksError
-from headway.kv import KVCache, PrefixMatch
+from headway.kv.cache import KVCache
+from headway.kv.prefix_cache import PrefixMatch
 
 from .kv_memory import KVMemory
 

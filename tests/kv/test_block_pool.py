@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import OutOfBlocksError
-from headway.kv import BlockPool
+from headway.kv.block_pool import BlockPool
 
 
 def test_free_blocks_go_before_cached_ones() -> None:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.kv import BlockTable, SharedBlocks
+from headway.kv.block_table import BlockTable
+from headway.kv.shared_blocks import SharedBlocks
 
 SIZE = 4
 

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import OutOfBlocksError
-from headway.kv import KVCache, PrefixMatch
+from headway.kv.cache import KVCache
+from headway.kv.prefix_cache import PrefixMatch
 
 from .counting_tokens import CountingTokens
 from .mirrored_cache import MirroredCache

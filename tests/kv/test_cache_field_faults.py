@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from headway.errors import OutOfBlocksError
-from headway.kv import KVCache
+from headway.kv.cache import KVCache
 
 from .mirrored_cache import MirroredCache
 

@@ -19,7 +19,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headway.kv import KVCache, PrefixMatch
+from headway.kv.cache import KVCache
+from headway.kv.prefix_cache import PrefixMatch
 
 from .broken_caches import BROKEN_CACHES
 from .mirrored_cache import MirroredCache

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.kv import OwedCopies
+from headway.kv.copies import OwedCopies
 
 
 def test_copies_are_taken_once() -> None:

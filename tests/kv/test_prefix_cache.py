@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.kv import PrefixCache, PrefixMatch, block_key, root_key
+from headway.kv.prefix_cache import PrefixCache, PrefixMatch, block_key, root_key
 
 from .counting_tokens import CountingTokens
 

@@ -3,7 +3,7 @@
 import pytest
 
 from headway.errors import OutOfBlocksError
-from headway.kv import SharedBlocks
+from headway.kv.shared_blocks import SharedBlocks
 
 KEY = b"key"
 

@@ -37,6 +37,8 @@ How long will this step take?                           ``predictor.py``    seco
 Which coefficients explain the times that were          ``step_fit.py``     coefficients
 measured?
 How much of its tokens and time may each tier take?     ``budget.py``       tokens, seconds
+What is planned so far, and does one more fit in?       ``draft.py``        step plan
+Which blocks and slots may a sequence take?             ``room.py``         blocks, slots
 When is the next token of a request due?                ``due.py``          time
 How much is kept free for the most urgent tier?         ``reserve.py``      slots, blocks
 Who gives way?                                          ``preemption.py``   victim
@@ -44,50 +46,4 @@ Which item comes first, if items leave from the middle? ``sorted_items.py`` item
 Which state may follow which?                           ``request.py``      table
 How did a request end?                                  ``outcome.py``      `Outcome`
 ======================================================  ==================  =======================
-
-The engine's side (``batching.py``, ``preemption.py`` and what they use) is imported from its own
-modules; the names below serve both sides.
 """
-
-from headway.core.admission import Admit, Shed
-from headway.core.backlog import QueuedRequest
-from headway.core.cost import OutputEstimator, Prices, estimate_prompt_tokens, request_cost
-from headway.core.decision import Decision, Dispatch, Idle, WaitUntil
-from headway.core.dispatch import Credits, Dispatcher, Policy
-from headway.core.fairness import FairQueue
-from headway.core.floors import FloorLedger
-from headway.core.ordering import order_key
-from headway.core.outcome import Outcome
-from headway.core.request import TRANSITIONS, Event, RequestState, next_state
-from headway.core.sorted_items import SortedItems
-from headway.core.tier import DEFAULT_TIERS, LatencyTarget, Tier, Tiers
-
-__all__ = [
-    "DEFAULT_TIERS",
-    "TRANSITIONS",
-    "Admit",
-    "Credits",
-    "Decision",
-    "Dispatch",
-    "Dispatcher",
-    "Event",
-    "FairQueue",
-    "FloorLedger",
-    "Idle",
-    "LatencyTarget",
-    "Outcome",
-    "OutputEstimator",
-    "Policy",
-    "Prices",
-    "QueuedRequest",
-    "RequestState",
-    "Shed",
-    "SortedItems",
-    "Tier",
-    "Tiers",
-    "WaitUntil",
-    "estimate_prompt_tokens",
-    "next_state",
-    "order_key",
-    "request_cost",
-]
