@@ -60,17 +60,17 @@ def test_a_tier_without_backlog_banks_nothing() -> None:
     ledger = FloorLedger((0.0, 0.2), 1.0)
     for _ in range(100):
         ledger.settle((10.0, 0.0), (True, False))
-    assert ledger.deficit(1) == 0
+    assert ledger.deficits[1] == 0
     assert ledger.owed() == ()
 
 
 def test_a_blocked_tier_keeps_its_claim_but_does_not_pile_it_up() -> None:
     ledger = FloorLedger((0.0, 0.2), 1.0)
     ledger.settle((10.0, 0.0), (True, True))
-    before = ledger.deficit(1)
+    before = ledger.deficits[1]
     for _ in range(100):
         ledger.settle((10.0, 0.0), (True, True), (False, True))
-    assert ledger.deficit(1) == before == 2.0
+    assert ledger.deficits[1] == before == 2.0
 
 
 def test_surplus_is_not_counted_against_a_tier_later() -> None:
@@ -90,7 +90,7 @@ def test_taking_back_what_was_counted_too_much() -> None:
     ledger = FloorLedger((0.0, 0.5), 1.0)
     ledger.settle((0.0, 10.0), (True, True))
     ledger.settle((0.0, -4.0), (True, True))
-    assert ledger.deficit(1) == 2.0
+    assert ledger.deficits[1] == 2.0
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,10 @@ def test_g1_what_was_owed_outlasts_a_step_in_which_all_were_served() -> None:
     ledger = FloorLedger((0.0, 0.1), quantum=1.0)
     for _ in range(5):
         ledger.settle((100.0, 0.0), (True, True))
-    assert ledger.deficit(1) == pytest.approx(50.0)
+    assert ledger.deficits[1] == pytest.approx(50.0)
     ledger.settle((80.0, 20.0), (True, False), content=(True, True))
-    assert ledger.deficit(1) == pytest.approx(40.0), "it got 10 beyond its floor"
+    assert ledger.deficits[1] == pytest.approx(40.0), "it got 10 beyond its floor"
     ledger.settle((100.0, 0.0), (True, False), content=(True, True))
-    assert ledger.deficit(1) == pytest.approx(40.0), "content, it claims nothing new"
+    assert ledger.deficits[1] == pytest.approx(40.0), "content, it claims nothing new"
     ledger.settle((100.0, 0.0), (True, False), content=(True, False))
-    assert ledger.deficit(1) == 0.0
+    assert ledger.deficits[1] == 0.0

@@ -35,7 +35,7 @@ def test_it_agrees_with_a_sorted_list(operations: list[tuple[str, int, int]]) ->
         assert all(item in heap for item in model)
         expected = sorted((key, order, held) for held, (key, order) in model.items())
         assert list(heap.in_order()) == expected
-        assert heap.peek() == (expected[0] if expected else None)
+        assert heap.first == (expected[0] if expected else None)
 
 
 class CountedKey(float):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headway.core.calibration import WaitEstimator
 from headway.core.drain import DrainRate
-from headway.core.wait import Ahead, Model, WaitEstimate, model_wait
+from headway.core.wait import Model, WaitEstimate, model_wait
 
 COSTS = st.floats(0, 1e9)
 SHARES = st.floats(0, 0.9)
@@ -22,16 +22,20 @@ def drain(cost: float = 10.0, every_s: float = 0.5) -> DrainRate:
     return rate
 
 
-def ahead(own: float = 0.0, above: float = 0.0, **fields: float) -> Ahead:
+def ahead(own: float = 0.0, above: float = 0.0, **fields: float) -> dict[str, float]:
     rest = {"floor": 0.0, "floors_below": 0.0, "arrivals_above": 0.0, **fields}
-    return Ahead(own=own, above=above, **rest)
+    return {"own": own, "above": above, **rest}
 
 
-def wait(what: Ahead, rate: DrainRate) -> WaitEstimate:
+def model_of(what: dict[str, float], rate: DrainRate) -> Model:
+    model = model_wait(rate, **what)
+    assert model is not None
+    return model
+
+
+def wait(what: dict[str, float], rate: DrainRate) -> WaitEstimate:
     """Return the estimate before anything was learned."""
-    estimate = WaitEstimator(3).estimate(1, model_wait(what, rate))
-    assert estimate is not None
-    return estimate
+    return WaitEstimator(3).estimate(1, model_of(what, rate))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +52,9 @@ def wait(what: Ahead, rate: DrainRate) -> WaitEstimate:
         (ahead(100.0, arrivals_above=1000.0), 110.0, 0.4),
     ],
 )
-def test_what_is_ahead_over_what_the_tier_receives(what: Ahead, cost: float, rate: float) -> None:
+def test_what_is_ahead_over_what_the_tier_receives(
+    what: dict[str, float], cost: float, rate: float
+) -> None:
     assert wait(what, drain()).p50_s == pytest.approx(cost / rate, rel=0.02)
 
 
@@ -63,7 +69,7 @@ def test_i15_an_estimate_does_not_fall_when_more_is_ahead(
     arrivals: float,
 ) -> None:
     less = ahead(own, above, floor=floor, floors_below=floors_below, arrivals_above=arrivals)
-    more = less._replace(own=own + more_own, above=above + more_above)
+    more = {**less, "own": own + more_own, "above": above + more_above}
     rate = drain()
     low, high = wait(less, rate), wait(more, rate)
     assert 0 < low.p50_s <= high.p50_s * (1 + 1e-9)
@@ -71,8 +77,7 @@ def test_i15_an_estimate_does_not_fall_when_more_is_ahead(
 
 
 def test_without_a_rate_nothing_is_predicted() -> None:
-    assert model_wait(ahead(10.0), DrainRate()) is None
-    assert WaitEstimator(1).estimate(0, None) is None
+    assert model_wait(DrainRate(), **ahead(10.0)) is None
 
 
 def test_the_spread_shrinks_with_the_number_ahead_and_grows_with_the_variance() -> None:
@@ -99,8 +104,7 @@ def told(estimator: WaitEstimator, model: Model) -> float:
 def learned(ratio: float, spread: float, count: int = 4000) -> WaitEstimate:
     """Return what is told for 10 s after waits of about `ratio` times what was predicted."""
     estimator, random, rate = WaitEstimator(1), Random(3), drain()
-    model = model_wait(ahead(190.0), rate)
-    assert model is not None
+    model = model_of(ahead(190.0), rate)
     for number in range(count):
         estimator.tell(str(number), 0, model, told(estimator, model), 0.0)
         estimator.served(str(number), ratio * 10.0 * random.uniform(1 - spread, 1 + spread))
@@ -123,8 +127,7 @@ def test_a_wrong_model_is_corrected_in_its_middle_and_in_its_spread(
 def test_who_left_early_says_nothing_and_who_left_late_says_it_was_late() -> None:
     """Censored observations."""
     estimator = WaitEstimator(1)
-    model = model_wait(ahead(190.0), drain())
-    assert model is not None
+    model = model_of(ahead(190.0), drain())
     before = estimator.estimate(0, model)
     for number in range(100):
         estimator.tell(f"early{number}", 0, model, told(estimator, model), 0.0)

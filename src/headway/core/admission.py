@@ -86,21 +86,23 @@ def admit(arrival: Arrival, now: float) -> Admit | Shed:
     3. Evicted are only requests of less urgent tiers, or of tenants of the own tier whose share
        exceeds the arrival's tenant's, it included.
     """
-    if _is_doomed(arrival, now):
+    if arrival.expires_at is not None and now + _least_wait_s(arrival) >= arrival.expires_at:
         return _shed(arrival, ShedReason.DOOMED)
     evicted = find_room(arrival)
     if evicted is None:
         return _shed(arrival, ShedReason.FULL)
     if arrival.over_level:
         return _shed(arrival, ShedReason.LEVEL)
-    return Admit(tuple([entry.request_id for entry in evicted]), arrival.wait)
+    if not evicted:
+        return Admit((), arrival.wait)
+    return Admit(tuple(entry.request_id for entry in evicted), arrival.wait)
 
 
 def find_room(arrival: Arrival) -> list[QueuedRequest] | None:
     """Return whom to evict, in this order, so that all bounds have room; None: nobody gives it."""
     entry, own = arrival.entry, arrival.own
     needed = own.shortage(entry)
-    if not needed and not arrival.excess:
+    if needed is arrival.excess is NOTHING:
         return []
     from_own = own.give_way(entry, needed, MAX_EVICTIONS)
     from_below: list[QueuedRequest] = []
@@ -117,12 +119,8 @@ def _without(need: Need, *leaving: list[QueuedRequest]) -> Need:
     return need.less(entry.tokens for entries in leaving for entry in entries)
 
 
-def _is_doomed(arrival: Arrival, now: float) -> bool:
-    if arrival.expires_at is None:
-        return False
-    known = arrival.time_limited and arrival.wait is not None
-    wait_s = arrival.wait.p50_s if known and arrival.wait is not None else 0.0
-    return now + wait_s >= arrival.expires_at
+def _least_wait_s(arrival: Arrival) -> float:
+    return arrival.wait.p50_s if arrival.time_limited and arrival.wait is not None else 0.0
 
 
 def _shed(arrival: Arrival, reason: ShedReason) -> Shed:

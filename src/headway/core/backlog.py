@@ -7,7 +7,7 @@ its weight (dominant share). Room is made by the newest requests of the tenant w
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from headway.core.need import Need
+from headway.core.need import Need, shortage
 from headway.core.sorted_items import SortedItems
 
 MAX_EVICTIONS = 8
@@ -67,11 +67,6 @@ class Backlog:
         holding = self._holdings.get(tenant)
         return 0.0 if holding is None else holding.cost
 
-    def add(self, entry: QueuedRequest) -> None:
-        """Count a request that joins the queue."""
-        self._sequence += 1
-        self._add(entry, self._sequence)
-
     def remove(self, entry: QueuedRequest) -> None:
         """Stop counting a request that leaves the queue."""
         holding = self._holdings[entry.tenant]
@@ -92,7 +87,7 @@ class Backlog:
 
     def shortage(self, entry: QueuedRequest) -> Need:
         """Return what has to leave so that the bounds have room for `entry`."""
-        return Need(self.requests, self.tokens).beyond(self._bounds, entry.tokens)
+        return shortage(self.requests, self.tokens, entry.tokens, self._bounds)
 
     def is_over_share(self, entry: QueuedRequest) -> bool:
         """Return whether the tenant of `entry` holds its share, by cost, of what several hold."""
@@ -128,10 +123,13 @@ class Backlog:
             left = left.less([newest.tokens])
             self.remove(newest)
         for sequence, victim in reversed(taken):
-            self._add(victim, sequence)
+            self.add(victim, sequence)
         return [victim for _, victim in taken]
 
-    def _add(self, entry: QueuedRequest, sequence: int) -> None:
+    def add(self, entry: QueuedRequest, sequence: int | None = None) -> None:
+        """Count a request that joins the queue; `sequence`: back at its old place."""
+        if sequence is None:
+            sequence = self._sequence = self._sequence + 1
         holding = self._holdings.get(entry.tenant)
         if holding is None:
             holding = self._holdings[entry.tenant] = _Holding(0.0)
@@ -161,7 +159,7 @@ class Backlog:
         for tenant in self._grown:
             self._by_share.push(tenant, *self._claim(self._holdings[tenant]))
         self._grown.clear()
-        while first := self._by_share.peek():
+        while first := self._by_share.first:
             claim = self._claim(self._holdings[first[2]])
             if claim == first[:2]:
                 return first

@@ -106,18 +106,13 @@ class WaitEstimator:
             cost_per_s += self._arrivals[above].after(max(0.0, now - self._last_arrival[above]))
         return cost_per_s
 
-    def estimate(self, rank: int, model: Model | None) -> WaitEstimate | None:
+    def estimate(self, rank: int, model: Model) -> WaitEstimate:
         """Return what to tell."""
-        if not model:
-            return None if model is None else NO_WAIT
         return self._corrections[rank].apply(model)
 
-    def tell(
-        self, request_id: str, rank: int, model: Model | None, p90_s: float, now: float
-    ) -> None:
-        """Keep what a request was told until its wait is over; nothing if it need not wait."""
-        if model:
-            self._told[request_id] = (rank, now, model, p90_s)
+    def tell(self, request_id: str, rank: int, model: Model, p90_s: float, now: float) -> None:
+        """Keep what a request was told until its wait is over."""
+        self._told[request_id] = (rank, now, model, p90_s)
 
     def served(self, request_id: str, now: float) -> None:
         """The wait is over: the request leaves for a node."""

@@ -4,10 +4,10 @@ Nobody polls: an answer is a value, and one of them says when to ask again.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(NamedTuple):
     """Send this request now."""
 
     request_id: str

@@ -89,8 +89,8 @@ class Dispatcher:
             decision = decision._replace(evicted=evicted)
         for request_id in decision.evicted:
             self.remove(request_id, now)
-        self._forecast.arrived(entry, told, now)
-        self._waiting.join(entry)
+        self._forecast.joined(entry, told, now)
+        self._waiting.join(entry, arrival.expires_at)
         return decision
 
     def next(self, now: float, free: Credits) -> Decision:
@@ -101,19 +101,19 @@ class Dispatcher:
         expiry or promotion, or `Idle` when there is none. What has expired has to leave first.
         """
         self._forecast.free = free
-        expiry = self._waiting.next_expiry()
-        if expiry is not None and expiry[0] <= now:
-            return WaitUntil(expiry[0])
-        self._promote(now)
+        change = self._waiting.next_change()
+        if change is not None and change <= now:
+            if (expiry := self._waiting.next_expiry()) and expiry[0] <= now:
+                return WaitUntil(expiry[0])
+            change = self._promote(now)
         index = self._next_lane(free)
         if index is None:
-            at = self._waiting.next_change()
-            return Idle() if at is None else WaitUntil(at)
+            return Idle() if change is None else WaitUntil(change)
         entry = self._waiting.send(index, now)
         self._forecast.served(entry.request_id, now)
-        claim = self._floors.deficit(index)
+        claim = self._floors.deficits[index]
         self._account(index, entry.cost, [credit <= 0 for credit in free])
-        self._sent[entry.request_id] = Sent(entry, claim - self._floors.deficit(index), now)
+        self._sent[entry.request_id] = Sent(entry, claim - self._floors.deficits[index], now)
         return Dispatch(entry.request_id, entry.rank if entry.promoted else None)
 
     def expired(self, now: float) -> list[str]:
@@ -146,7 +146,7 @@ class Dispatcher:
         if over <= 0:
             self._account(index, -over, ())
         else:
-            self._floors.refund(index, over, cost_actual, sent.paid, self._waiting.backlogged())
+            self._floors.refund(index, over, cost_actual, sent.paid, self._waiting.backlogged)
         self._forecast.settled(cost_actual, now - sent.at, now)
         return True
 
@@ -154,7 +154,7 @@ class Dispatcher:
         """Return what waits beyond what `seconds` suffice for, least urgent last. Linear."""
         return [] if self.drain_rate is None else self._waiting.beyond(seconds * self.drain_rate)
 
-    def _promote(self, now: float) -> None:
+    def _promote(self, now: float) -> float | None:
         promotions = self._waiting.promotions
         while look := promotions.due(now):
             request_id, plan = look
@@ -166,6 +166,7 @@ class Dispatcher:
                 self._forecast.moved(entry, rank, now)
             else:
                 promotions.put_off(request_id, laxity_s, now)
+        return self._waiting.next_change()
 
     def _return(self, request_id: str, now: float) -> bool:
         """Let a promoted request give way by going back to its tier; return whether it could."""
@@ -173,7 +174,6 @@ class Dispatcher:
         return entry.promoted and self._waiting.move(request_id, entry.rank + 1, now)
 
     def _seen(self, entry: QueuedRequest) -> QueuedRequest:
-        """Return `entry` as the policy sees it: first come, first served knows no tenants."""
         return entry if self._by_tier else replace(entry, tenant="", weight=1.0)
 
     def _next_lane(self, free: Credits) -> int | None:
@@ -181,17 +181,17 @@ class Dispatcher:
         for index in self._floors.owed():
             head = lanes[index].head() if free[index] > 0 else None
             # A floor saves up for its next request, however large, and so is never overdrawn.
-            if head and self._floors.deficit(index) >= head.cost:
+            if head and self._floors.deficits[index] >= head.cost:
                 return index
-        for index, lane in enumerate(lanes):
-            if lane.backlog.requests and free[index] > 0:
+        for index, waits in enumerate(self._waiting.backlogged):
+            if waits and free[index] > 0:
                 return index
         return None
 
     def _account(self, index: int, cost: float, blocked: Sequence[bool]) -> None:
         served = [0.0] * len(self._waiting.lanes)
         served[index] = cost
-        self._floors.settle(served, self._waiting.backlogged(), blocked)
+        self._floors.settle(served, self._waiting.backlogged, blocked)
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""

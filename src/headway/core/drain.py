@@ -27,6 +27,8 @@ class DrainRate:
         """Cost per second; None while too little has been seen."""
         self.relative_variance = 0.0
         """By how much one request varies: in its cost, and in the time until a place is free."""
+        self.mean_cost = 0.0
+        """Mean cost of a finished request; 0 before the first."""
 
     def settle(self, cost: float, service_s: float, now: float, *, saturated: bool) -> None:
         """Count a request of `cost` that took `service_s`; `saturated`: others wait at its end.
@@ -37,20 +39,15 @@ class DrainRate:
         cost = cost if cost >= SMALLEST else 0.0
         if cost > 0:
             self._costs.add(cost)
+            self.mean_cost = self._costs.mean
             self._pace.add(service_s / cost)
         if self._since is not None:
             elapsed_s = max(0.0, now - self._since)
-            self._rate.add(cost, elapsed_s)
+            rate = self._rate.add(cost, elapsed_s)
             self._gaps.add(elapsed_s)
-            rate = self._rate.after()
             self.rate = rate if self._rate.samples >= MIN_SAMPLES and rate >= SMALLEST else None
         self._since = now if saturated else None
         self.relative_variance = self._costs.relative_variance + self._gaps.relative_variance
-
-    @property
-    def mean_cost(self) -> float:
-        """Mean cost of a finished request; 0 before the first."""
-        return self._costs.mean
 
     def service_s(self, cost: float) -> float:
         """Return how long a request of `cost` takes from its dispatch to its end."""

@@ -23,7 +23,8 @@ class FloorLedger:
             raise ValueError(f"quantum must be above 0, got {quantum}")
         self._floors = tuple(floors)
         self._quantum = quantum
-        self._deficits = [0.0] * len(self._floors)
+        self.deficits = [0.0] * len(self._floors)
+        """What each rank is owed, in cost units; callers only read it."""
 
     def settle(
         self,
@@ -45,10 +46,10 @@ class FloorLedger:
         for rank, floor in enumerate(self._floors):
             due = floor * total - served[rank]
             if not backlogged[rank]:
-                due = min(due, 0.0) if content and content[rank] else -self._deficits[rank]
+                due = min(due, 0.0) if content and content[rank] else -self.deficits[rank]
             elif blocked and blocked[rank]:
                 due = 0.0
-            self._deficits[rank] = max(0.0, self._deficits[rank] + due)
+            self.deficits[rank] = max(0.0, self.deficits[rank] + due)
 
     def refund(
         self, rank: int, over: float, actual: float, paid: float, backlogged: Sequence[bool]
@@ -59,23 +60,19 @@ class FloorLedger:
         actual cost, and no higher: a charge that found less to pay off than it cost must not turn
         into a claim that nobody earned.
         """
-        most = self._deficits[rank] + max(0.0, paid - (1 - self._floors[rank]) * actual)
+        most = self.deficits[rank] + max(0.0, paid - (1 - self._floors[rank]) * actual)
         served = [0.0] * len(self._floors)
         served[rank] = -over
         self.settle(served, backlogged)
-        self._deficits[rank] = min(self._deficits[rank], most)
+        self.deficits[rank] = min(self.deficits[rank], most)
 
     def owed(self) -> tuple[int, ...]:
         """Return the ranks with a floor that are owed at least the quantum, the most owed first."""
         owed = [
             rank
             for rank, floor in enumerate(self._floors)
-            if floor > 0 and self._deficits[rank] >= self._quantum
+            if floor > 0 and self.deficits[rank] >= self._quantum
         ]
         if len(owed) > 1:
-            owed.sort(key=lambda rank: (-self._deficits[rank], rank))
+            owed.sort(key=lambda rank: (-self.deficits[rank], rank))
         return tuple(owed)
-
-    def deficit(self, rank: int) -> float:
-        """Return what `rank` is owed, in cost units."""
-        return self._deficits[rank]

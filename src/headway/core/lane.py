@@ -77,7 +77,14 @@ class Lane:
 
     def join(self, entry: QueuedRequest) -> None:
         """Queue an admitted request."""
-        key = self._key(entry) if self._by_key else 0.0
+        key = 0.0
+        if self._by_key:
+            key = order_key(
+                entry.arrival,
+                ttft_s=self.tier.target.ttft_s,
+                deadline=entry.deadline,
+                prompt_tokens=entry.prompt_tokens,
+            )
         self._queue.push(
             entry.request_id, entry.tenant, weight=entry.weight, cost=entry.cost, key=key
         )
@@ -115,14 +122,6 @@ class Lane:
     def settle(self, entry: QueuedRequest, cost_actual: float) -> None:
         """Replace the prediction of a sent request by its actual cost."""
         self._queue.settle(entry.request_id, entry.tenant, cost_actual, entry.weight)
-
-    def _key(self, entry: QueuedRequest) -> float:
-        return order_key(
-            entry.arrival,
-            ttft_s=self.tier.target.ttft_s,
-            deadline=entry.deadline,
-            prompt_tokens=entry.prompt_tokens,
-        )
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""

@@ -14,16 +14,6 @@ class Need(NamedTuple):
         """Return whether it is more than nothing."""
         return self.requests > 0 or self.tokens > 0
 
-    def beyond(self, bounds: "Need", tokens: int) -> "Need":
-        """Return by how much this and one more request of `tokens` exceed `bounds`.
-
-        One that exceeds them alone may wait alone.
-        """
-        if self.requests == 0:
-            return NOTHING
-        requests = self.requests + 1 - bounds.requests
-        return Need(max(0, requests), max(0, self.tokens + tokens - bounds.tokens))
-
     def less(self, leaving: Iterable[int]) -> "Need":
         """Return what is left once requests of so many tokens each have left."""
         requests, tokens = self.requests, self.tokens
@@ -37,3 +27,15 @@ class Need(NamedTuple):
 
 
 NOTHING = Need()
+
+
+def shortage(requests: int, tokens: int, more_tokens: int, bounds: Need) -> Need:
+    """Return by how much so many requests and tokens, and one more request, exceed the bounds.
+
+    One that exceeds them alone may wait alone.
+    """
+    requests_over = requests + 1 - bounds.requests
+    tokens_over = tokens + more_tokens - bounds.tokens
+    if requests == 0 or (requests_over <= 0 and tokens_over <= 0):
+        return NOTHING
+    return Need(max(0, requests_over), max(0, tokens_over))

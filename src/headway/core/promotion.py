@@ -65,7 +65,7 @@ class Promotions:
 
     def due(self, now: float) -> tuple[str, Plan] | None:
         """Return a request to look at now; it comes again unless it is forgotten or put off."""
-        first = self._looks.peek()
+        first = self._looks.first
         return None if first is None or first[0] > now else (first[2], self._plans[first[2]])
 
     def put_off(self, request_id: str, laxity_s: float, now: float) -> None:
@@ -80,7 +80,7 @@ class Promotions:
 
     def next_look(self) -> float | None:
         """Return when the next request has to be looked at."""
-        first = self._looks.peek()
+        first = self._looks.first
         return None if first is None else first[0]
 
     def _look_at(self, request_id: str, at: float) -> None:

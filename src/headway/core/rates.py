@@ -15,16 +15,17 @@ class MovingRate:
         self._amount = 0.0
         self._seconds = 0.0
 
-    def add(self, amount: float, elapsed_s: float) -> None:
-        """Count `amount` that came after `elapsed_s` seconds of nothing."""
+    def add(self, amount: float, elapsed_s: float) -> float:
+        """Count `amount` that came after `elapsed_s` seconds of nothing; return the rate."""
         keep = exp(-elapsed_s / self._memory_s)
         self._amount = self._amount * keep + amount
-        self._seconds = self._seconds * keep + elapsed_s
+        self._seconds = seconds = self._seconds * keep + elapsed_s
         self.samples += 1
+        return self._amount / seconds if seconds > 0 else 0.0
 
-    def after(self, idle_s: float = 0.0) -> float:
+    def after(self, idle_s: float) -> float:
         """Return the rate if nothing has come for `idle_s` since; 0 while no time has passed."""
-        keep = exp(-idle_s / self._memory_s) if idle_s > 0 else 1.0
+        keep = exp(-idle_s / self._memory_s)
         seconds = self._seconds * keep + idle_s
         return self._amount * keep / seconds if seconds > 0 else 0.0
 
@@ -34,17 +35,16 @@ class Moments:
 
     def __init__(self) -> None:
         self.mean = 0.0
+        self.relative_variance = 0.0
+        """Variance over the square of the mean; 0 while nothing has been seen."""
         self._square = 0.0
         self._count = 0
 
     def add(self, value: float) -> None:
         """Count a value that is not negative."""
         self._count += 1
-        share = max(1.0 / self._count, NEWEST_SHARE)
+        share = 1.0 / self._count if self._count < 1.0 / NEWEST_SHARE else NEWEST_SHARE
         self.mean += share * (value - self.mean)
         self._square += share * (value * value - self._square)
-
-    @property
-    def relative_variance(self) -> float:
-        """Variance over the square of the mean; 0 while nothing has been seen."""
-        return max(0.0, self._square / self.mean**2 - 1.0) if self.mean > 0 else 0.0
+        if self.mean > 0:
+            self.relative_variance = max(0.0, self._square / self.mean**2 - 1.0)

@@ -13,18 +13,21 @@ MAX_IDLE_TENANTS = 4096
 """Beyond this many idle tenants, those that are least in debt are forgotten."""
 
 
-@dataclass(slots=True)
-class _Account:
+@dataclass(slots=True, eq=False)
+class Account:
+    """One tenant's service, and what it has waiting."""
+
+    tenant: str
     served: float
     reserved: float = 0.0
     num_reserved: int = 0
-    waiting: bool = False
+    line: SortedItems[str] | None = None
+    """Its waiting requests by key, then arrival; None: there are none."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Reservation:
-    account: _Account
-    tenant: str
+    account: Account
     amount: float
 
 
@@ -38,7 +41,7 @@ class ServiceLedger:
     def __init__(self) -> None:
         self.virtual_time = 0.0
         self._most_served = 0.0
-        self._accounts: dict[str, _Account] = {}
+        self._accounts: dict[str, Account] = {}
         self._reserved: dict[str, _Reservation] = {}
         self._idle: SortedItems[str] = SortedItems()  # by service
         self._sequence = 0
@@ -47,53 +50,51 @@ class ServiceLedger:
         """Return how many tenants are remembered."""
         return len(self._accounts)
 
-    def tag(self, tenant: str) -> float:
-        """Return where the tenant stands in the order of service: the lowest tag goes next."""
-        account = self._account(tenant)
-        return account.served + account.reserved
+    def account(self, tenant: str) -> Account:
+        """Return the tenant's account; a new one starts at the virtual time."""
+        account = self._accounts.get(tenant)
+        if account is None:
+            account = self._accounts[tenant] = Account(tenant, self.virtual_time)
+        return account
 
-    def advance(self, first: str | None) -> None:
+    def advance(self, first: Account | None) -> None:
         """Move the virtual time up to the service of `first`, who goes next; None: nobody waits.
 
         After a lull everybody starts level with the tenant that was served most.
         """
-        served = self._most_served if first is None else self._account(first).served
-        self.virtual_time = max(self.virtual_time, served)
-        while (idle := self._idle.peek()) and (
-            idle[0] <= self.virtual_time or len(self._idle) > MAX_IDLE_TENANTS
-        ):
-            self._idle.pop()
-            del self._accounts[idle[2]]
+        served = self._most_served if first is None else first.served
+        if served > self.virtual_time:
+            self.virtual_time = served
+        while (idle := self._idle.first) and idle[0] <= self.virtual_time:
+            self._forget(idle[2])
 
-    def begin_waiting(self, tenant: str) -> None:
+    def begin_waiting(self, account: Account) -> None:
         """Lift a tenant that had nothing queued to the virtual time: idling earns nothing."""
-        account = self._account(tenant)
+        account.line = SortedItems()
         account.served = max(account.served, self.virtual_time)
-        account.waiting = True
-        self._settle(tenant, account)
+        self._idle.remove(account.tenant)
 
-    def end_waiting(self, tenant: str) -> None:
+    def end_waiting(self, account: Account) -> None:
         """Note that the tenant has nothing queued any more."""
-        account = self._accounts[tenant]
-        account.waiting = False
-        self._settle(tenant, account)
+        account.line = None
+        self._rest(account)
 
-    def charge(self, tenant: str, amount: float) -> None:
+    def charge(self, account: Account, amount: float) -> None:
         """Count service; a negative amount is a refund."""
-        account = self._account(tenant)
-        account.served += amount
-        self._most_served = max(self._most_served, account.served)
-        self._settle(tenant, account)
+        self._serve(account, amount)
+        self._rest(account)
 
-    def reserve(self, request_id: str, tenant: str, amount: float) -> None:
+    def reserve(self, request_id: str, tenant: str, amount: float) -> Account:
         """Count a request's prediction until `release`. Raises ValueError for a second one."""
         if request_id in self._reserved:
             raise ValueError(f"{request_id} has a reservation")
-        account = self._account(tenant)
-        self._reserved[request_id] = _Reservation(account, tenant, amount)
+        account = self.account(tenant)
+        self._reserved[request_id] = _Reservation(account, amount)
+        if account.num_reserved == 0:
+            self._idle.remove(tenant)
         account.reserved += amount
         account.num_reserved += 1
-        self._settle(tenant, account)
+        return account
 
     def draw(self, request_id: str, amount: float) -> float:
         """Count service of a request as far as its reservation reaches; return what is left over.
@@ -105,46 +106,51 @@ class ServiceLedger:
             return amount
         drawn = min(amount, reservation.amount)
         reservation.amount -= drawn
-        account = reservation.account
-        account.reserved -= drawn
-        account.served += drawn
-        if account.served > self._most_served:
-            self._most_served = account.served
+        reservation.account.reserved -= drawn
+        self._serve(reservation.account, drawn)
         return amount - drawn
 
-    def release(self, request_id: str) -> str | None:
-        """Drop the rest of a request's reservation; return its tenant, or None if it had none."""
+    def release(self, request_id: str, served: float = 0.0) -> Account | None:
+        """Replace the rest of a request's reservation by what it was `served`.
+
+        Returns whose it was, or None, having changed nothing, when it had none.
+        """
         reservation = self._reserved.pop(request_id, None)
         if reservation is None:
             return None
-        account, tenant = reservation.account, reservation.tenant
+        account = reservation.account
         account.num_reserved -= 1
         # Sums of floats do not cancel exactly; an empty sum is exactly 0.
         account.reserved = account.reserved - reservation.amount if account.num_reserved else 0.0
-        self._settle(tenant, account)
-        return tenant
+        self.charge(account, served)
+        return account
 
-    def _account(self, tenant: str) -> _Account:
-        if tenant not in self._accounts:
-            self._accounts[tenant] = _Account(served=self.virtual_time)
-        return self._accounts[tenant]
+    def _serve(self, account: Account, amount: float) -> None:
+        account.served += amount
+        if account.served > self._most_served:
+            self._most_served = account.served
 
-    def _settle(self, tenant: str, account: _Account) -> None:
-        """Keep an account in use, park an idle one that is in debt, forget any other."""
-        if account.waiting or account.num_reserved:
-            self._idle.remove(tenant)
-        elif account.served > self.virtual_time:
+    def _rest(self, account: Account) -> None:
+        """Keep an account in use, put aside an idle one that is in debt, forget any other."""
+        if account.line is not None or account.num_reserved:
+            return
+        if account.served > self.virtual_time:
             self._sequence += 1
-            self._idle.push(tenant, account.served, self._sequence)
+            self._idle.push(account.tenant, account.served, self._sequence)
+            if len(self._idle) > MAX_IDLE_TENANTS and self._idle.first is not None:
+                self._forget(self._idle.first[2])
         else:
-            self._idle.remove(tenant)
-            del self._accounts[tenant]
+            self._forget(account.tenant)
+
+    def _forget(self, tenant: str) -> None:
+        self._idle.remove(tenant)
+        del self._accounts[tenant]
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""
         total = sum(account.num_reserved for account in self._accounts.values())
         assert total == len(self._reserved), "a reservation is lost"
         for tenant, account in self._accounts.items():
-            in_use = account.waiting or account.num_reserved > 0
+            in_use = account.line is not None or account.num_reserved > 0
             assert in_use != (tenant in self._idle), f"{tenant} is both in use and idle, or neither"
         self._idle.check_integrity()

@@ -20,6 +20,8 @@ class SortedItems(Generic[Item]):
     """Items ordered by (key, sequence), smallest first; a change compares O(log n) keys."""
 
     def __init__(self) -> None:
+        self.first: tuple[float, int, Item] | None = None
+        """The first (key, sequence, item), or None."""
         self._entries: dict[Item, tuple[float, int, Item]] = {}
         self._runs: list[list[tuple[float, int, Item]]] = [[]]  # only a lone one may be empty
         self._cuts: list[tuple[float, int, Item]] = []  # runs[i] < cuts[i] <= runs[i + 1]
@@ -37,19 +39,19 @@ class SortedItems(Generic[Item]):
         if item in self._entries:
             self.remove(item)
         entry = self._entries[item] = (key, sequence, item)
-        at = bisect_right(self._cuts, entry) if self._cuts else 0
-        run = self._runs[at]
-        insort(run, entry)
+        at, run = len(self._cuts), self._runs[-1]
+        if run and run[-1] < entry:  # as times of arrivals do
+            run.append(entry)
+        else:
+            at = bisect_right(self._cuts, entry)
+            run = self._runs[at]
+            insort(run, entry)
         if len(run) > MAX_RUN:
             half = MAX_RUN // 2
             self._runs.insert(at + 1, run[half:])
             self._cuts.insert(at, run[half])
             del run[half:]
-
-    def peek(self) -> tuple[float, int, Item] | None:
-        """Return the first (key, sequence, item), or None."""
-        first = self._runs[0]
-        return first[0] if first else None
+        self.first = self._runs[0][0]
 
     def place_of(self, item: Item) -> tuple[float, int] | None:
         """Return the (key, sequence) under which `item` is held, or None."""
@@ -58,23 +60,24 @@ class SortedItems(Generic[Item]):
 
     def pop(self) -> Item | None:
         """Take out the first item and return it, or None."""
-        first = self.peek()
-        if first is None:
+        if self.first is None:
             return None
-        self.remove(first[2])
-        return first[2]
+        item = self.first[2]
+        self.remove(item)
+        return item
 
     def remove(self, item: Item) -> bool:
         """Take out `item`; return whether it was held."""
         entry = self._entries.pop(item, None)
         if entry is None:
             return False
-        at = bisect_right(self._cuts, entry) if self._cuts else 0
+        at = bisect_right(self._cuts, entry) if self._cuts and entry is not self.first else 0
         run = self._runs[at]
-        del run[bisect_left(run, entry)]
+        del run[0 if entry is self.first else bisect_left(run, entry)]
         if not run and self._cuts:
             del self._runs[at]
             del self._cuts[max(0, at - 1)]
+        self.first = self._runs[0][0] if self._entries else None
         return True
 
     def in_order(self) -> Iterator[tuple[float, int, Item]]:
@@ -85,4 +88,5 @@ class SortedItems(Generic[Item]):
         """Raise AssertionError when something is lost or out of order. Linear; for tests."""
         assert list(self.in_order()) == sorted(self._entries.values()), "lost or out of order"
         assert all(self._runs) or len(self._runs) == 1, "an empty run is kept"
+        assert self.first == min(self._entries.values(), default=None), "another one is first"
         assert len(self._cuts) == len(self._runs) - 1, "runs and cuts do not match"

@@ -25,21 +25,6 @@ class WaitEstimate(NamedTuple):
     p90_s: float
 
 
-class Ahead(NamedTuple):
-    """What is served before a request, in cost units, and what its tier may count on."""
-
-    own: float
-    """Cost ahead in its own tier."""
-    above: float
-    """Cost that waits in more urgent tiers."""
-    floor: float
-    """Floor of its tier."""
-    floors_below: float
-    """Floors of the less urgent tiers that have work waiting."""
-    arrivals_above: float
-    """Cost per second that arrives in more urgent tiers."""
-
-
 Way = tuple[float, float]
 """One way in which a request may come to be served: mean wait in seconds, relative spread."""
 Model = tuple[Way, ...]
@@ -49,8 +34,20 @@ Plain tuples: one is kept for each waiting request, and the garbage collector ne
 """
 
 
-def model_wait(ahead: Ahead, drain: DrainRate) -> Model | None:
+def model_wait(
+    drain: DrainRate,
+    *,
+    own: float,
+    above: float,
+    arrivals_above: float,
+    floor: float,
+    floors_below: float,
+) -> Model | None:
     """Return the uncorrected estimate; None while the rate is unknown. Rises with what is ahead.
+
+    `own` and `above` are the costs that wait in the own tier ahead of it and in more urgent tiers,
+    `arrivals_above` the cost per second that arrives there; `floor` is that of the own tier,
+    `floors_below` the sum of those of less urgent tiers that have work waiting.
 
     Strict priority: the more urgent tiers' backlog and what they still receive meanwhile are served
     first; but the floor of the own tier alone serves what is ahead there, too. Last comes the rest
@@ -59,11 +56,11 @@ def model_wait(ahead: Ahead, drain: DrainRate) -> Model | None:
     rate = drain.rate
     if rate is None:
         return None
-    left = max(MIN_SHARE * rate, (1 - ahead.floors_below) * rate - ahead.arrivals_above)
-    by_priority = _way(ahead.above + ahead.own, left, drain)
-    if ahead.floor <= 0:
+    left = max(MIN_SHARE * rate, (1 - floors_below) * rate - arrivals_above)
+    by_priority = _way(above + own, left, drain)
+    if floor <= 0:
         return (by_priority,)
-    return (by_priority, _way(ahead.own, ahead.floor * rate, drain))
+    return (by_priority, _way(own, floor * rate, drain))
 
 
 def _way(cost: float, rate: float, drain: DrainRate) -> Way:

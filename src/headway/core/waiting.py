@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from headway.core.admission import Arrival
 from headway.core.backlog import QueuedRequest
 from headway.core.lane import Lane, merged_tier
-from headway.core.need import Need
+from headway.core.need import Need, shortage
 from headway.core.promotion import Promotions, target_rank
 from headway.core.sorted_items import SortedItems
 from headway.core.tier import Tiers
@@ -39,6 +39,8 @@ class Waiting:
         else:
             self.lanes = (Lane(merged_tier(tiers), self._entries, by_key=False),)
         self.promotions = Promotions()
+        self.backlogged = [False] * len(self.lanes)
+        """For each lane whether anything waits there; callers only read it."""
         self._by_tier = by_tier
         self._depths = [0] * len(tiers)
         self._bounds = Need(bounds.requests, bounds.tokens)
@@ -72,10 +74,6 @@ class Waiting:
         """Return how many requests of that rank wait."""
         return self._depths[rank]
 
-    def backlogged(self) -> list[bool]:
-        """Return for each lane whether anything waits there."""
-        return [lane.backlog.requests > 0 for lane in self.lanes]
-
     def cost_above(self, index: int) -> float:
         """Return the predicted cost that waits in lanes more urgent than `index`."""
         cost = 0.0
@@ -86,34 +84,34 @@ class Waiting:
     def floors_below(self, index: int) -> float:
         """Return the sum of the floors that less urgent lanes with work waiting hold."""
         floors = 0.0
-        for lane in self.lanes[index + 1 :]:
-            if lane.backlog.requests:
-                floors += lane.tier.floor
+        for below in range(index + 1, len(self.lanes)):
+            if self.backlogged[below]:
+                floors += self.lanes[below].tier.floor
         return floors
 
     def arrival(self, entry: QueuedRequest, wait: WaitEstimate | None, now: float) -> Arrival:
         """Return what `entry` meets at the door."""
         index = self.index(entry)
         lane = self.lanes[index]
-        held = Need(len(self._entries), self._tokens)
         return Arrival(
-            entry=entry,
-            wait=wait,
-            expires_at=lane.expires_at(entry),
-            time_limited=lane.tier.queue_timeout_s is not None,
-            over_level=lane.is_over_level(entry, now),
-            own=lane.backlog,
-            below=self._below[index],
-            excess=held.beyond(self._bounds, entry.tokens),
+            entry,
+            wait,
+            lane.expires_at(entry),
+            lane.tier.queue_timeout_s is not None,
+            lane.is_over_level(entry, now),
+            lane.backlog,
+            self._below[index],
+            shortage(len(self._entries), self._tokens, entry.tokens, self._bounds),
         )
 
-    def join(self, entry: QueuedRequest) -> None:
-        """Queue an admitted request."""
-        lane = self.lane(entry)
-        if self._by_tier and target_rank(entry) is not None:
+    def join(self, entry: QueuedRequest, expires_at: float | None) -> None:
+        """Queue an admitted request that expires at the lane's `expires_at`."""
+        index = self.index(entry)
+        lane = self.lanes[index]
+        self.backlogged[index] = True
+        if entry.deadline is not None and self._by_tier and target_rank(entry) is not None:
             self.promotions.watch(entry, lane.cost_ahead(entry), lane.served, entry.arrival)
         lane.join(entry)
-        expires_at = lane.expires_at(entry)
         if expires_at is not None:
             self._sequence += 1
             self._expiry.push(entry.request_id, expires_at, self._sequence)
@@ -147,6 +145,8 @@ class Waiting:
             return False
         self.lane(entry).leave(entry)
         self.lane(moved).join(moved)
+        self.backlogged[entry.rank] = self.lane(entry).backlog.requests > 0
+        self.backlogged[rank] = True
         self._entries[request_id] = moved
         self._depths[entry.rank] -= 1
         self._depths[rank] += 1
@@ -165,20 +165,23 @@ class Waiting:
 
     def next_expiry(self) -> tuple[float, str] | None:
         """Return when which request expires first, or None."""
-        first = self._expiry.peek()
+        first = self._expiry.first
         return None if first is None else (first[0], first[2])
 
     def next_change(self) -> float | None:
         """Return when a request expires or has to be looked at; None: never."""
-        expiry, look = self._expiry.peek(), self.promotions.next_look()
+        expiry, look = self._expiry.first, self.promotions.next_look()
         if expiry is None:
             return look
         return expiry[0] if look is None else min(expiry[0], look)
 
     def _forget(self, entry: QueuedRequest) -> None:
+        index = self.index(entry)
+        self.backlogged[index] = self.lanes[index].backlog.requests > 0
         del self._entries[entry.request_id]
         self._expiry.remove(entry.request_id)
-        self.promotions.forget(entry.request_id)
+        if entry.deadline is not None:
+            self.promotions.forget(entry.request_id)
         self._depths[entry.rank] -= 1
         self._tokens -= entry.tokens
 
@@ -189,5 +192,6 @@ class Waiting:
         assert sum(lane.backlog.requests for lane in self.lanes) == len(self), "one is lost"
         assert len(self._expiry) <= len(self), "an expired request is left over"
         assert len(self.promotions) <= len(self), "a promotion is left over"
-        for lane in self.lanes:
+        for backlogged, lane in zip(self.backlogged, self.lanes, strict=True):
+            assert backlogged == (lane.backlog.requests > 0), f"{lane.tier.name} is empty, or not"
             lane.check_integrity()

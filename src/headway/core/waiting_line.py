@@ -130,7 +130,7 @@ class WaitingLine:
 
     def wake(self, now: float) -> None:
         """Let those take their place in the line whose rest is over."""
-        while (first := self._resting.peek()) is not None and first[0] <= now:
+        while (first := self._resting.first) is not None and first[0] <= now:
             self._resting.remove(first[2])
             self.push(self._sequences[first[2]])
 

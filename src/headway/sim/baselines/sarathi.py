@@ -89,13 +89,13 @@ class SarathiScheduler:
     def _plan_prefills(self, planned: Planned, started: deque[Sequence]) -> None:
         """Fill up with prefills, waiting ones until the first that does not fit."""
         left = self._chunk_size - len(planned)
-        head = self._waiting.peek()
+        head = self._waiting.first
         while left > 0 and (started or head):
             if head is None or (started and self._place(started[0]) < head[:2]):
                 sequence = started.popleft()
             elif self._try_to_admit(head[2]):
                 sequence = head[2]
-                head = self._waiting.peek()
+                head = self._waiting.first
             else:
                 head = None
                 continue

@@ -29,7 +29,7 @@ class PriorityLine:
 
     def first(self) -> Sequence | None:
         """See `Line`."""
-        head = self._waiting.peek()
+        head = self._waiting.first
         return None if head is None else head[2]
 
     def admit(self, sequence: Sequence) -> None:

@@ -40,7 +40,7 @@ class CounterLine:
         tenant = sequence.request.tenant
         if tenant not in self._lines:
             self._seen.setdefault(tenant, len(self._seen))
-            lowest = self._tenants.peek()
+            lowest = self._tenants.first
             counter = self._counters.get(tenant, 0.0)
             self._counters[tenant] = counter if lowest is None else max(counter, lowest[0])
             self._lines[tenant] = ArrivalLine()
@@ -52,7 +52,7 @@ class CounterLine:
 
     def first(self) -> Sequence | None:
         """See `Line`."""
-        lowest = self._tenants.peek()
+        lowest = self._tenants.first
         return None if lowest is None else self._lines[lowest[2]].first()
 
     def admit(self, sequence: Sequence) -> None:
