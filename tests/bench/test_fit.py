@@ -41,7 +41,7 @@ def logged(
         seconds = TRUE.time_s(features) * random.lognormvariate(0, noise)
         if pause_every and index % pause_every == 0:
             seconds *= 20
-        values = {name: getattr(features, name) for name in StepFeatures.__dataclass_fields__}
+        values = {name: getattr(features, name) for name in StepFeatures._fields}
         steps.append(LoggedStep(at_s=now, step_s=seconds, more=more, **values))
         now += seconds
     return steps

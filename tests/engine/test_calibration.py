@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headway.clock import ManualClock
 from headway.core.predictor import StepCoefficients, StepFeatures
-from headway.core.promise import TTFT_SHARE, efficient_s, tier_promises
+from headway.core.promise import TTFT_SHARE, efficient_s, tier_limits
 from headway.core.tier import Tiers
 from headway.engine.byte_tokenizer import ByteTokenizer
 from headway.engine.calibration import FastestSteps, measure_steps
@@ -103,7 +103,8 @@ def test_one_token_that_took_as_long_as_all_tells_nothing() -> None:
 
 def test_a_fast_machine_keeps_the_configured_targets() -> None:
     """And an arrival waits at most a share of its TTFT for the step under way."""
-    critical, normal, bulk = tier_promises(efficient_s(0.002, 0.04, 0.97), Tiers())
+    shortest_s = efficient_s(0.002, 0.04, 0.97)
+    critical, normal, bulk = tier_limits(Tiers(), shortest_s, max_num_seqs=8, num_blocks=64)
     assert critical.target == Tiers().by_rank(0).target
     assert critical.recent_s == pytest.approx(TTFT_SHARE * 0.5)
     assert normal.recent_s == pytest.approx(TTFT_SHARE * 2.0)
@@ -112,7 +113,8 @@ def test_a_fast_machine_keeps_the_configured_targets() -> None:
 
 def test_a_slow_machine_stretches_all_targets_alike() -> None:
     """So that the tightest leaves steps about as efficient as full ones."""
-    promises = tier_promises(efficient_s(0.03, 0.6, 0.97), Tiers())
+    shortest_s = efficient_s(0.03, 0.6, 0.97)
+    promises = tier_limits(Tiers(), shortest_s, max_num_seqs=8, num_blocks=64)
     targets = [promise.target for promise in promises]
     tightest = targets[CRITICAL].tpot_s
     assert tightest is not None

@@ -6,8 +6,10 @@ arXiv 2512.12928, reaches 4.5 % mean error with as many).
 """
 
 from collections.abc import Collection
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields
 from math import exp, hypot, isfinite, log, sqrt
+from operator import add
+from typing import NamedTuple
 
 from headway.core.step_fit import CoefficientFit
 
@@ -20,8 +22,7 @@ SAFETY_STEP = 0.05
 START_SAFETY, MAX_SAFETY = 1.2, 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class StepFeatures:
+class StepFeatures(NamedTuple):
     """What a step computes, as far as its time depends on it."""
 
     num_tokens: int = 0
@@ -48,37 +49,23 @@ class StepFeatures:
             prefill_work=sum((count * (context + count / 2) for count, context in prefills), 0.0),
         )
 
+    def plus(self, other: "StepFeatures") -> "StepFeatures":
+        """Return the features of both together."""
+        return StepFeatures(*map(add, self, other))
+
     def plus_decode(self, context: int) -> "StepFeatures":
         """Return the features with one more decode after `context` tokens."""
-        return replace(
-            self,
-            num_tokens=self.num_tokens + 1,
-            num_decodes=self.num_decodes + 1,
-            decode_context=self.decode_context + context,
-        )
+        return self.plus(StepFeatures.of([(1, context)]))
 
     def plus_prefill(self, num_tokens: int, context: int) -> "StepFeatures":
         """Return the features with `num_tokens` more of a prompt of which `context` are done."""
-        return replace(
-            self,
-            num_tokens=self.num_tokens + num_tokens,
-            num_prefills=self.num_prefills + 1,
-            prefill_context=self.prefill_context + context,
-            prefill_work=self.prefill_work + num_tokens * (context + num_tokens / 2),
-        )
+        work = num_tokens * (context + num_tokens / 2)
+        return self.plus(StepFeatures(num_tokens, 0, 1, 0, context, work))
 
     @property
     def row(self) -> tuple[float, ...]:
         """The values in the order of the coefficients, 1 for the base."""
-        return (
-            1.0,
-            self.num_tokens,
-            self.num_decodes,
-            self.num_prefills,
-            self.decode_context,
-            self.prefill_context,
-            self.prefill_work,
-        )
+        return (1.0, *self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ The configured targets are those of a fast machine. Where the tightest of them w
 short that reading the weights is most of them, all are stretched by one factor.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import astuple, replace
 from math import inf
 
 from headway.core.predictor import StepTimePredictor
 from headway.core.step import TierLimits
-from headway.core.tier import LatencyTarget, Tier, Tiers
+from headway.core.tier import LatencyTarget, Tiers
 
 TTFT_SHARE = 0.1
 """Share of a TTFT target that an arrival may spend waiting for the step under way."""
@@ -18,15 +18,6 @@ TYPICAL_CONTEXT = 512
 """Tokens that the only decode of the shortest step attends to."""
 NOTICEABLE = 0.05
 """Change of a step's time, as a share, that promises follow."""
-
-
-@dataclass(frozen=True, slots=True)
-class TierPromise:
-    """What one tier can be promised."""
-
-    target: LatencyTarget = field(default_factory=LatencyTarget)
-    recent_s: float = inf
-    """Longest step while a request of it may arrive; infinite without a TTFT target."""
 
 
 def efficient_s(shortest_s: float, longest_s: float, efficiency: float) -> float:
@@ -48,7 +39,7 @@ class Pace:
     def __init__(self, predictor: StepTimePredictor, max_num_batched_tokens: int) -> None:
         self._predictor = predictor
         self._max_num_batched_tokens = max_num_batched_tokens
-        self._shortest_s, self._longest_s = self._extremes()
+        self._times_s = self._extremes()
 
     def _extremes(self) -> tuple[float, float]:
         time_s = self._predictor.coefficients
@@ -58,57 +49,49 @@ class Pace:
 
     def follow(self) -> bool:
         """Take the present pace, if it has changed noticeably; return whether it has."""
-        shortest_s, longest_s = self._extremes()
-        changed = (
-            abs(shortest_s - self._shortest_s) > NOTICEABLE * self._shortest_s
-            or abs(longest_s - self._longest_s) > NOTICEABLE * self._longest_s
-        )
+        present_s = self._extremes()
+        both = zip(self._times_s, present_s, strict=True)
+        changed = any(abs(now - before) > NOTICEABLE * before for before, now in both)
         if changed:
-            self._shortest_s, self._longest_s = shortest_s, longest_s
+            self._times_s = present_s
         return changed
 
     def efficient_s(self, efficiency: float) -> float:
         """Return how long a step must be to do this share of a full step's tokens per second."""
-        return efficient_s(self._shortest_s, self._longest_s, efficiency)
-
-
-def tier_promises(
-    shortest_s: float, tiers: Tiers, ttft_share: float = TTFT_SHARE
-) -> tuple[TierPromise, ...]:
-    """Return by rank what can be promised when the tightest target must leave steps this long.
-
-    `ttft_share` of a TTFT target may go into waiting for the step under way.
-    """
-    tightest = min((t.target.tpot_s for t in tiers.all if t.target.tpot_s is not None), default=inf)
-    stretch = max(1.0, shortest_s / tightest)
-    return tuple(_promise(tier.target, stretch, ttft_share) for tier in tiers.all)
-
-
-def _promise(target: LatencyTarget, stretch: float, ttft_share: float) -> TierPromise:
-    stretched = LatencyTarget(
-        ttft_s=None if target.ttft_s is None else target.ttft_s * stretch,
-        tpot_s=None if target.tpot_s is None else target.tpot_s * stretch,
-        gap_s=None if target.gap_s is None else target.gap_s * stretch,
-    )
-    recent_s = inf if stretched.ttft_s is None else ttft_share * stretched.ttft_s
-    return TierPromise(stretched, recent_s)
+        return efficient_s(*self._times_s, efficiency)
 
 
 def tier_limits(
-    tiers: Sequence[Tier], promises: Sequence[TierPromise], *, max_num_seqs: int, num_blocks: int
+    tiers: Tiers,
+    shortest_s: float | None,
+    *,
+    max_num_seqs: int,
+    num_blocks: int,
+    ttft_share: float = TTFT_SHARE,
 ) -> tuple[TierLimits, ...]:
-    """Return what the tiers may claim of an engine's slots and blocks, and are promised."""
+    """Return by rank what each tier may claim of an engine's slots and blocks, and is promised.
+
+    The tightest target must leave steps of `shortest_s`; None: nobody is promised anything.
+    `ttft_share` of a TTFT target may go into waiting for the step under way.
+    """
+    tightest = min((t.target.tpot_s for t in tiers.all if t.target.tpot_s is not None), default=inf)
+    stretch = None if shortest_s is None else max(1.0, shortest_s / tightest)
+    targets = [LatencyTarget() if stretch is None else _times(t.target, stretch) for t in tiers.all]
     return tuple(
         TierLimits(
             floor=tier.floor,
             reserved_slots=int(tier.reserve * max_num_seqs),
             reserved_blocks=int(tier.reserve * num_blocks),
             preemptible=tier.preemptible,
-            target=promise.target,
-            recent_s=promise.recent_s,
+            target=target,
+            recent_s=inf if target.ttft_s is None else ttft_share * target.ttft_s,
         )
-        for tier, promise in zip(tiers, promises, strict=True)
+        for tier, target in zip(tiers.all, targets, strict=True)
     )
+
+
+def _times(target: LatencyTarget, factor: float) -> LatencyTarget:
+    return LatencyTarget(*(None if s is None else s * factor for s in astuple(target)))
 
 
 def without_idle_reserves(

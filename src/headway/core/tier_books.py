@@ -1,13 +1,12 @@
 """What was each tier served, and which could have used more?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import inf
-from typing import Protocol
 
 from headway.core.floors import FloorLedger
 from headway.core.reserve import DemandReserve
 from headway.core.step import StepLimits
-from headway.core.waiting_line import WaitingLine
+from headway.core.waiting_line import Sequence, WaitingLine
 
 RECENT_S = 30.0
 """How long after its latest arrival a tier's next one is reckoned with."""
@@ -17,30 +16,10 @@ FLOOR_QUANTUM = 0.05
 """Least debt to a floor that is acted upon, as a share of a full step's tokens."""
 
 
-class Running(Protocol):
-    """What has to be known of a sequence that holds blocks."""
-
-    @property
-    def rank(self) -> int:
-        """Its tier's."""
-
-    @property
-    def num_tokens(self) -> int:
-        """Known tokens."""
-
-    @property
-    def num_computed(self) -> int:
-        """Those that are computed."""
-
-    @property
-    def last_step(self) -> int:
-        """The latest step that computed something of it."""
-
-
 class TierBooks:
     """The floors, arrivals and rests of an engine's tiers; `now` is in seconds of one clock."""
 
-    def __init__(self, limits: StepLimits, lines: Sequence[WaitingLine], num_blocks: int) -> None:
+    def __init__(self, limits: StepLimits, lines: tuple[WaitingLine, ...], num_blocks: int) -> None:
         quantum = max(1.0, FLOOR_QUANTUM * limits.max_num_batched_tokens)
         self._floors = FloorLedger([tier.floor for tier in limits.tiers], quantum)
         self._lines = lines
@@ -79,7 +58,7 @@ class TierBooks:
         """Note what a tier is served in this step."""
         self._served[rank] += cost
 
-    def settle(self, running: Iterable[Running], step: int) -> None:
+    def settle(self, running: Iterable[Sequence], step: int) -> None:
         """End the step: tell the floors what each tier got, and which could have used more."""
         backlogged = [line.num_waiting > 0 for line in self._lines]
         content = [False] * len(self._lines)

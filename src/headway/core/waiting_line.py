@@ -53,6 +53,10 @@ class Sequence(Protocol):
         """Most tokens it may ever hold."""
 
     @property
+    def last_step(self) -> int:
+        """The latest step that computed something of it."""
+
+    @property
     def preemptions(self) -> int:
         """How often it lost its blocks."""
 
@@ -180,9 +184,8 @@ class WaitingLine:
         num_output_tokens = sequence.num_tokens - sequence.num_prompt_tokens
         most = sequence.max_num_tokens - sequence.num_prompt_tokens
         expected = self._outputs.expected(sequence.rank, self._tenant(sequence), most)
-        return self._prices.prefill * (
-            sequence.num_tokens - num_computed
-        ) + self._prices.decode * max(0, expected - num_output_tokens)
+        coming, left = max(0, expected - num_output_tokens), sequence.num_tokens - num_computed
+        return self._prices.prefill * left + self._prices.decode * coming
 
     def release(self, sequence: Sequence) -> None:
         """Drop what is reserved for a sequence that loses its blocks."""

@@ -1,6 +1,6 @@
 """What may a step hold, given the settings and the machine?"""
 
-from headway.core.promise import Pace, TierPromise, tier_limits, tier_promises
+from headway.core.promise import Pace, tier_limits
 from headway.core.step import StepLimits, TierLimits
 from headway.engine.options import EngineOptions
 
@@ -13,11 +13,11 @@ def step_limits(options: EngineOptions, num_blocks: int, pace: Pace | None = Non
     """
     tiers: tuple[TierLimits, ...] = (TierLimits(),)
     if options.scheduling_policy != "fcfs":
-        promises = tuple(TierPromise() for _ in options.tiers.all)
-        if pace is not None:
-            promises = tier_promises(pace.efficient_s(options.efficiency), options.tiers)
         tiers = tier_limits(
-            options.tiers.all, promises, max_num_seqs=options.max_num_seqs, num_blocks=num_blocks
+            options.tiers,
+            None if pace is None else pace.efficient_s(options.efficiency),
+            max_num_seqs=options.max_num_seqs,
+            num_blocks=num_blocks,
         )
     return StepLimits(
         max_num_seqs=options.max_num_seqs,

@@ -6,7 +6,7 @@ to. Its keys are the fields of `StepRecord` and of `core.predictor.StepFeatures`
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -41,7 +41,7 @@ def step_log(path: Path) -> Iterator[Callable[[StepRecord], None]]:
 
     def write(record: StepRecord) -> None:
         line = {"at_s": record.at_s, "step_s": record.step_s, "more": record.more}
-        file.write(msgspec.json.encode({**line, **asdict(record.features)}) + b"\n")
+        file.write(msgspec.json.encode({**line, **record.features._asdict()}) + b"\n")
 
     with file:
         yield write

@@ -13,7 +13,7 @@ from math import inf
 from headway.core.budget import fits_any_bound
 from headway.core.ordering import order_key
 from headway.core.predictor import StepFeatures, StepTimePredictor
-from headway.core.promise import Pace, tier_limits, tier_promises
+from headway.core.promise import Pace, tier_limits
 from headway.core.step import StepLimits
 from headway.core.tier import Tiers
 from headway.engine.calibration import FastestSteps
@@ -296,14 +296,10 @@ class HeadwayScheduler:
         limits = step_limits(self._options, self._num_blocks, self._pace)
         if not self._keep_targets:
             return limits
-        tiers = self._tiers.all
         kept = tier_limits(
-            tiers,
-            tier_promises(0.0, self._tiers),
-            max_num_seqs=limits.max_num_seqs,
-            num_blocks=self._num_blocks,
+            self._tiers, 0.0, max_num_seqs=limits.max_num_seqs, num_blocks=self._num_blocks
         )
-        paces = [tier.target.tpot_s for tier in tiers if tier.target.tpot_s is not None]
+        paces = [tier.target.tpot_s for tier in kept if tier.target.tpot_s is not None]
         min_step_s = min([limits.min_step_s, *(SHARE_OF_PACE * pace for pace in paces)])
         return replace(limits, tiers=kept, min_step_s=min_step_s)
 

@@ -17,7 +17,6 @@ from headway.core.preemption import rest_s
 from headway.core.promise import (
     Pace,
     tier_limits,
-    tier_promises,
     without_idle_reserves,
 )
 from headway.core.step import Memory, StepInput, StepLimits, StepPlan, Wait
@@ -293,15 +292,15 @@ class Planner:
 
     def _promise(self) -> StepLimits:
         settings, size = self.settings, self._size
-        tight_s = self._pace.efficient_s(settings.efficiency)
         return StepLimits(
             max_num_seqs=size.max_num_seqs,
             max_num_batched_tokens=size.max_num_batched_tokens,
             tiers=tier_limits(
-                settings.tiers.all,
-                tier_promises(tight_s, settings.tiers, settings.ttft_share),
+                settings.tiers,
+                self._pace.efficient_s(settings.efficiency),
                 max_num_seqs=size.max_num_seqs,
                 num_blocks=size.num_blocks,
+                ttft_share=settings.ttft_share,
             ),
             enable_chunked_prefill=size.enable_chunked_prefill,
             min_step_s=self._pace.efficient_s(settings.min_efficiency),

@@ -5,9 +5,9 @@ its tier first come, first served. What one tier leaves unused nobody gets. Kind
 machines in one respect: the parts compute together, and so read the weights once.
 """
 
-from collections.abc import Iterable
 from collections.abc import Sequence as Seq
-from dataclasses import astuple, replace
+from dataclasses import replace
+from functools import reduce
 from typing import cast
 
 from headway.core.predictor import StepFeatures
@@ -86,7 +86,7 @@ class StaticPartition:
         if not planned:
             return None
         return SimStep(
-            _sum(step.features for step in planned),
+            reduce(StepFeatures.plus, (step.features for step in planned)),
             tuple(sum(tokens) for tokens in zip(*(s.num_tokens for s in planned), strict=True)),
             steps,
             self._budget,
@@ -123,8 +123,3 @@ class StaticPartition:
             part.check_integrity()
         stats = self.stats()
         assert sum(stats.running) + sum(stats.waiting) == len(self._ranks), "somebody is nowhere"
-
-
-def _sum(features: Iterable[StepFeatures]) -> StepFeatures:
-    total = [sum(values) for values in zip(*map(astuple, features), strict=True)]
-    return StepFeatures(*total)
