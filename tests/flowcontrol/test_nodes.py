@@ -48,6 +48,19 @@ def test_critical_goes_to_the_least_loaded_and_others_to_the_fullest_that_fits()
     ]
 
 
+def test_where_steps_are_planned_by_tier_critical_minds_only_its_own() -> None:
+    """Bulk gives way there, so how much of it a node has says nothing about critical's wait."""
+    one = pool(None, None, None)
+    for node in one.nodes:
+        one.reported(node, 40)
+    for node, critical, bulk in zip(one.nodes, (2, 1, 1), (0, 20, 10), strict=True):
+        fill(one, node, 0, critical)
+        fill(one, node, 2, bulk)
+    assert one.place(0, 0.0) is one.nodes[2]
+    fill(one, one.nodes[2], 0, 1)
+    assert one.place(0, 0.0) is one.nodes[1]
+
+
 def test_a_node_gets_no_more_than_it_begins_while_another_keeps_up() -> None:
     one = pool(30, 30)
     for node, count in zip(one.nodes, (5, 10), strict=True):

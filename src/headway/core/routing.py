@@ -35,13 +35,22 @@ class Router:
         self._nodes: dict[int, tuple[tuple[int, ...], tuple[float, float]]] = {}
         self._homes: OrderedDict[str, int] = OrderedDict()
 
-    def update(self, node: int, free: Sequence[int], load: float, *, behind: bool = False) -> None:
+    def update(
+        self,
+        node: int,
+        free: Sequence[int],
+        load: float,
+        *,
+        urgent: float | None = None,
+        behind: bool = False,
+    ) -> None:
         """Set what `node` takes now, by rank, and its load: in flight as a share of its limit.
 
-        `behind`: what else it got would have to wait there for its first step.
+        `urgent`: as much of it as the most urgent tier would notice there; None: all. `behind`:
+        what else it got would have to wait there for its first step.
         """
         free_before, keys_before = self._nodes.get(node, self._nothing)
-        keys = (load, BEHIND + load if behind else -load)
+        keys = (load if urgent is None else urgent, BEHIND + load if behind else -load)
         for rank in self._ranks:
             had, has = free_before[rank], free[rank]
             if had == has == 0:

@@ -75,6 +75,14 @@ class Node:
         """Requests in flight as a share of the limit."""
         return sum(self._inflight) / self.limiter.limit
 
+    @property
+    def urgent_load(self) -> float:
+        """As much of the load as the most urgent tier notices.
+
+        At a node that plans by tier only its own requests, and of equal nodes the less loaded.
+        """
+        return (self._inflight[0] + self.load) / self.limit if self._preempts else self.load
+
     def began(self, rank: int) -> None:
         """One request more is in flight."""
         self._inflight[rank] += 1
@@ -304,7 +312,8 @@ class NodePool:
 
     def _refresh(self, node: Node) -> None:
         free = [0] * len(self._tiers) if node in self._held else node.free()
-        self._router.update(self._numbers[node.name], free, node.load, behind=node.behind)
+        number, urgent = self._numbers[node.name], node.urgent_load
+        self._router.update(number, free, node.load, urgent=urgent, behind=node.behind)
 
 
 def _nothing() -> None:
