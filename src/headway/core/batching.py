@@ -26,9 +26,7 @@ def plan_step(step: StepInput, limits: StepLimits) -> StepPlan:
     4. (G6) The plan is empty only if there is neither a resident nor a candidate.
     5. Decodes and prefills that were parked longest go first in their tier.
     """
-    planner = _Planner(step, limits)
-    planner.serve()
-    return planner.draft.finish()
+    return _Planner(step, limits).plan()
 
 
 class _Planner:
@@ -43,7 +41,8 @@ class _Planner:
             is_decode = resident.num_tokens - resident.num_computed == 1
             (self._decodes if is_decode else self._prefills)[resident.rank].append(resident)
         self.budget = StepBudget(step, limits, self._decodes, self._prefills)
-        self.draft = Draft(step, limits, self.budget)
+        by_rank = [[*both] for both in map(chain, self._decodes, self._prefills)]
+        self.draft = Draft(step, limits, self.budget, by_rank)
         self._limits, self._ranks = limits, ranks
         self._waiting, self._owed = step.waiting, step.owed
         self._blocked: dict[str, Candidate] = {}
@@ -53,7 +52,7 @@ class _Planner:
         self._halved: set[int] = set()
         self._prefilled = False
 
-    def serve(self) -> None:
+    def plan(self) -> StepPlan:
         for rank in self._ranks:
             self._serve_decodes(rank, only_due=self.budget.waits_for_prompts(rank))
         for rank in self._owed:
@@ -76,6 +75,7 @@ class _Planner:
         for resident in chain(*self._decodes, *self._prefills):
             if resident.sequence_id in self.draft.residents:
                 self.draft.waits.setdefault(resident.sequence_id, Wait.TOKENS)
+        return self.draft.finish()
 
     # -- residents ------------------------------------------------------------------------------
 

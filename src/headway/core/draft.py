@@ -5,7 +5,9 @@ at once. A refusal changes nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import attrgetter
 
 from headway.core.budget import StepBudget
 from headway.core.predictor import StepFeatures
@@ -28,7 +30,13 @@ NO_MATCH = Match()
 class Draft:
     """A step plan in the making."""
 
-    def __init__(self, step: StepInput, limits: StepLimits, budget: StepBudget) -> None:
+    def __init__(
+        self,
+        step: StepInput,
+        limits: StepLimits,
+        budget: StepBudget,
+        by_rank: Sequence[Sequence[Resident]],
+    ) -> None:
         self.budget = budget
         self.residents = {r.sequence_id: r for r in step.residents}
         """Those of before the step that are not preempted."""
@@ -36,8 +44,8 @@ class Draft:
         self.preempted: list[str] = []
         self.waits: dict[str, Wait] = {}
         self.overtaken: Counter[str] = Counter()
-        self.room = Room(step, limits)
-        self._step, self._tiers = step, limits.tiers
+        self.room = Room(step, limits, by_rank)
+        self._step, self._tiers, self._by_rank = step, limits.tiers, by_rank
         self._parents: set[str | None] = set()
 
     def finish(self) -> StepPlan:
@@ -130,13 +138,13 @@ class Draft:
         else:
             kept = {match.parent_id, *self._parents}
             if num_slots > 0 or requester.rank > 0:
-                kept.update(_oldest(self._step, rank) for rank in self._step.owed)
-            # Few are below most who ask, and this is asked for each candidate that does not fit.
-            rank = requester.rank + isinstance(requester, Candidate)
-            below = [r for r in self.residents.values() if r.rank >= rank]
+                kept.update(map(self._anchor, self._step.owed))
+            kept.update(self.preempted)
+            lowest = requester.rank + isinstance(requester, Candidate)
+            others = chain.from_iterable(self._by_rank[lowest:])
             allowed = (
                 r
-                for r in below
+                for r in others
                 if r.sequence_id not in kept and may_preempt(requester, r, self._tiers)
             )
         victims = choose_victims(
@@ -148,6 +156,14 @@ class Draft:
         for victim in victims or ():
             self._preempt(victim)
         return victims is not None
+
+    def _anchor(self, rank: int) -> str | None:
+        """Return the anchor of a tier, its oldest resident.
+
+        While the tier is owed, nobody takes the anchor's slot, and only rank 0 its blocks.
+        """
+        residents = self._by_rank[rank]
+        return min(residents, key=attrgetter("arrival")).sequence_id if residents else None
 
     def _preempt(self, sequence_id: str) -> None:
         self.room.preempt(self.residents.pop(sequence_id))
@@ -166,12 +182,3 @@ def admitted(candidate: Candidate, match: Match) -> Resident:
     return Resident(
         c.sequence_id, c.rank, c.arrival, c.num_tokens, computed, c.max_num_tokens, -1, c.protected
     )
-
-
-def _oldest(step: StepInput, rank: int) -> str | None:
-    """Return the anchor of a tier, its oldest resident.
-
-    While the tier is owed, nobody takes the anchor's slot, and only rank 0 its blocks.
-    """
-    ages = ((r.arrival, r.sequence_id) for r in step.residents if r.rank == rank)
-    return min(ages, default=(0, None))[1]

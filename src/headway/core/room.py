@@ -5,7 +5,7 @@ them as used up: what is planned can always be done.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from headway.core.step import Candidate, Match, Resident, StepInput, StepLimits
@@ -18,16 +18,18 @@ class Room:
     ever hold. Admissions leave all promises alone, growth those of protected residents.
     """
 
-    def __init__(self, step: StepInput, limits: StepLimits) -> None:
-        self._step, self._memory = step, step.memory
+    def __init__(
+        self, step: StepInput, limits: StepLimits, by_rank: Sequence[Sequence[Resident]]
+    ) -> None:
+        self._memory, self._demand = step.memory, step.demand
         self._tiers, self._max_num_seqs = limits.tiers, limits.max_num_seqs
         self.promised = step.memory.lacking(step.residents)
         """Blocks still to take, by sequence, of those that may have to take any."""
         self._num_promised = sum(self.promised.values())
         self._protected = {r.sequence_id for r in step.residents if r.protected}
         self._slots = limits.max_num_seqs - len(step.residents)
-        residents = Counter([r.rank for r in step.residents])
-        self._residents = [residents[rank] for rank in range(len(limits.tiers))]
+        self._by_rank = by_rank
+        self._residents = [len(residents) for residents in by_rank]
         self._used = 0
         self._taken: Counter[str] = Counter()
         self._pinned: set[int] = set()
@@ -36,15 +38,18 @@ class Room:
     @cached_property
     def _most_urgent(self) -> int:
         """Blocks that the sequences of rank 0 may ever hold."""
-        return sum(self._blocks(r.max_num_tokens) for r in self._step.residents if r.rank == 0)
+        return sum(self._blocks(r.max_num_tokens) for r in self._by_rank[0])
 
     @cached_property
-    def _blocks_used(self) -> list[int]:
-        """Blocks held before the step, by rank."""
-        used, size = [0] * len(self._tiers), self._memory.block_size
-        for resident in self._step.residents:
-            used[resident.rank] += -(-resident.num_computed // size)
-        return used
+    def _unused_blocks(self) -> list[int]:
+        """By rank, what is not used yet of the blocks that are reserved."""
+        unused, size = [tier.reserved_blocks for tier in self._tiers], self._memory.block_size
+        for rank, residents in enumerate(self._by_rank):
+            for resident in residents:
+                if unused[rank] <= 0:
+                    break
+                unused[rank] -= -(-resident.num_computed // size)
+        return unused
 
     def _blocks(self, num_tokens: int) -> int:
         return -(-num_tokens // self._memory.block_size)
@@ -63,10 +68,11 @@ class Room:
         return blocks - (self._available() - kept)
 
     def grow(self, resident: Resident, blocks: int) -> None:
-        """Take blocks that were promised."""
+        """Take blocks, first of those that are promised."""
+        promised = self.promised.get(resident.sequence_id, 0)
         self._used += blocks
-        self._num_promised -= blocks
-        self.promised[resident.sequence_id] -= blocks
+        self._num_promised -= min(blocks, promised)
+        self.promised[resident.sequence_id] = max(0, promised - blocks)
         self._taken[resident.sequence_id] += blocks
 
     def gain(
@@ -103,9 +109,9 @@ class Room:
 
     def slots_for(self, rank: int) -> int:
         """Return the slots that a candidate of this tier may use; those above keep theirs."""
-        reserved = (tier.reserved_slots for tier in self._tiers[:rank])
-        demand = None if self._step.demand is None else self._step.demand[0]
-        return self._slots - _kept(reserved, self._residents, demand)
+        above = zip(self._tiers[:rank], self._residents, strict=False)
+        unused = [tier.reserved_slots - num_residents for tier, num_residents in above]
+        return self._slots - _kept(unused, None if self._demand is None else self._demand[0])
 
     @property
     def is_protecting(self) -> bool:
@@ -145,9 +151,8 @@ class Room:
     def _reserve(self, candidate: Candidate) -> int:
         if not any(self._residents):
             return 0
-        reserved = (tier.reserved_blocks for tier in self._tiers[: candidate.rank])
-        demand = None if self._step.demand is None else self._step.demand[1]
-        return _kept(reserved, self._blocks_used, demand)
+        unused = self._unused_blocks[: candidate.rank]
+        return _kept(unused, None if self._demand is None else self._demand[1])
 
     def admit(self, candidate: Candidate, match: Match, num_tokens: int) -> None:
         """Take a slot and the blocks of `num_tokens`, and promise the rest."""
@@ -169,9 +174,8 @@ def target(sequence: Resident | Candidate) -> int:
     return sequence.max_num_tokens if sequence.protected else sequence.num_tokens
 
 
-def _kept(reserved: Iterable[int], used: Iterable[int], demand: int | None) -> int:
+def _kept(unused: list[int], demand: int | None) -> int:
     """Return what is kept free of the reserves, by rank; of the first no more than the demand."""
-    unused = [max(0, most - taken) for most, taken in zip(reserved, used, strict=False)]
     if unused and demand is not None:
         unused[0] = min(unused[0], demand)
-    return sum(unused)
+    return sum(max(0, left) for left in unused)
