@@ -221,7 +221,7 @@ def test_m8_a_cancelled_request_costs_its_tenant_nothing() -> None:
 
 
 REPLAY = """
-from headway.core import Tiers
+from headway.core.tier import Tiers
 from tests.core.scenario import Arrival, bounded, play, request
 load = [
     Arrival(
