@@ -203,8 +203,7 @@ class Scheduler:
             if item.is_admission:
                 self._admit(item, now)
         for item in plan.items:
-            start = self._sequences[item.sequence_id].num_computed
-            self.kv.grow(item.sequence_id, start, start + item.num_tokens)
+            self.kv.grow(item.sequence_id, item.start, item.start + item.num_tokens)
         for sequence_id, times in plan.overtaken.items():
             self._sequences[sequence_id].overtaken += times
 

@@ -5,6 +5,7 @@ runner. So no destination may be a source too: a copy of a block that itself awa
 made from the origin of that content.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 
 
@@ -14,7 +15,7 @@ class OwedCopies:
     def __init__(self) -> None:
         """Start with nothing owed."""
         self._source_of: dict[int, int] = {}
-        self._num_reading: dict[int, int] = {}
+        self._num_reading: Counter[int] = Counter()
 
     def __len__(self) -> int:
         """Return how many copies are owed."""
@@ -24,7 +25,7 @@ class OwedCopies:
         """Owe `destination` a copy of `block`. Returns the source, to be held by the caller."""
         source = self._source_of.get(block, block)
         self._source_of[destination] = source
-        self._num_reading[source] = self.num_reading(source) + 1
+        self._num_reading[source] += 1
         return source
 
     def source_of(self, destination: int) -> int | None:
@@ -33,15 +34,13 @@ class OwedCopies:
 
     def num_reading(self, source: int) -> int:
         """Return how many copies are to be made of `source`."""
-        return self._num_reading.get(source, 0)
+        return self._num_reading[source]
 
     def cancel(self, destination: int) -> int | None:
         """Drop the copy owed to `destination`. Returns the source, to be released, or None."""
         source = self._source_of.pop(destination, None)
         if source is not None:
             self._num_reading[source] -= 1
-            if self._num_reading[source] == 0:
-                del self._num_reading[source]
         return source
 
     def take(self) -> list[tuple[int, int]]:
@@ -65,6 +64,6 @@ class OwedCopies:
                 raise AssertionError(f"block {source} is source and destination of owed copies")
             if destination not in held:
                 raise AssertionError(f"a copy is owed to block {destination}, which nobody holds")
-        reading = list(self.sources())
-        if self._num_reading != {source: reading.count(source) for source in reading}:
+        reading = Counter(self.sources())
+        if +self._num_reading != reading:
             raise AssertionError(f"copies read {reading}, counted {self._num_reading}")
