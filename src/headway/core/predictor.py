@@ -5,9 +5,10 @@ through them, and the attention of each token to those before it (QoServe, ASPLO
 arXiv 2512.12928, reaches 4.5 % mean error with as many).
 """
 
+from bisect import bisect_right
 from collections.abc import Collection
 from dataclasses import astuple, dataclass, fields
-from math import exp, hypot, isfinite, log, sqrt
+from math import exp, isfinite, log
 from operator import add
 from typing import NamedTuple
 
@@ -111,20 +112,15 @@ class StepCoefficients:
 
     def tokens_within(self, seconds: float, context: int, most: int, *, begun: bool = False) -> int:
         """Return the largest n up to `most` with `slice_s(n, context) <= seconds`; 0: none."""
-        if most <= 0 or seconds < 0:
-            return 0
-        if self.slice_s(most, context, begun=begun) <= seconds:
-            return most
-        left = seconds if begun else seconds - self.prefill_s - self.prefill_context_s * context
-        linear = self.token_s + self.prefill_work_s * context
-        root = hypot(linear, sqrt(2 * self.prefill_work_s * max(0.0, left)))
-        divisor = linear + root
-        n = 0 if divisor <= 0 or left < 0 else min(most, int(2 * left / divisor))
-        while n > 0 and self.slice_s(n, context, begun=begun) > seconds:
-            n -= 1
-        while n < most and self.slice_s(n + 1, context, begun=begun) <= seconds:
-            n += 1
-        return n
+
+        def slice_s(n: int) -> float:
+            return self.slice_s(n, context, begun=begun)
+
+        if most <= 0 or slice_s(most) <= seconds:
+            return max(0, most)
+        # A single token may be dearer than two: it counts as a decode.
+        fitting = bisect_right(range(2, most + 1), seconds, key=slice_s)
+        return fitting + 1 if fitting else int(slice_s(1) <= seconds)
 
 
 class StepTimePredictor:

@@ -17,10 +17,11 @@ WINDOWS_TO_LEARN = 20
 class _Demand:
     """Mean and variance of a quantity per window, newer ones weighing more."""
 
-    def __init__(self) -> None:
+    def __init__(self, total: int, ceiling: int) -> None:
         self.now = 0.0
         self._mean = 0.0
         self._variance = 0.0
+        self._least, self._ceiling = ceil(LEAST_SHARE * total), ceiling
 
     def end_window(self, share: float) -> None:
         off = self.now - self._mean
@@ -28,9 +29,9 @@ class _Demand:
         self._variance = (1 - share) * (self._variance + share * off * off)
         self.now = 0.0
 
-    @property
-    def most(self) -> float:
-        return self._mean + SIGMAS * sqrt(self._variance)
+    def reserve(self) -> int:
+        most = ceil(self._mean + SIGMAS * sqrt(self._variance))
+        return min(self._ceiling, max(self._least, most))
 
 
 class DemandReserve:
@@ -41,31 +42,24 @@ class DemandReserve:
     """
 
     def __init__(self, totals: tuple[int, int], ceilings: tuple[int, int], window_s: float) -> None:
-        self._totals = totals
         self._ceilings = ceilings
         self._window_s = window_s
-        self._demands = (_Demand(), _Demand())
+        self._slots, self._blocks = map(_Demand, totals, ceilings)
         self._until: float | None = None
         self._num_windows = 0
 
     def note(self, num_slots: int, num_blocks: int, now: float) -> None:
         """Count what a request that arrived `now` will hold."""
         self._advance(now)
-        for demand, number in zip(self._demands, (num_slots, num_blocks), strict=True):
-            demand.now += number
+        self._slots.now += num_slots
+        self._blocks.now += num_blocks
 
     def size(self, now: float) -> tuple[int, int]:
         """Return the slots and blocks to keep free beside those that the tier holds."""
         self._advance(now)
         if self._num_windows < WINDOWS_TO_LEARN:
             return self._ceilings
-        slots, blocks = (
-            min(ceiling, max(ceil(LEAST_SHARE * total), ceil(demand.most)))
-            for total, ceiling, demand in zip(
-                self._totals, self._ceilings, self._demands, strict=True
-            )
-        )
-        return slots, blocks
+        return self._slots.reserve(), self._blocks.reserve()
 
     def _advance(self, now: float) -> None:
         """End the windows that are over; after a long lull only as many as still matter."""
@@ -75,6 +69,6 @@ class DemandReserve:
         for _ in range(min(num_over, 500)):
             self._num_windows += 1
             share = max(NEWEST_SHARE, 1 / self._num_windows)
-            for demand in self._demands:
-                demand.end_window(share)
+            self._slots.end_window(share)
+            self._blocks.end_window(share)
         self._until += num_over * self._window_s

@@ -117,5 +117,3 @@ class BlockPool:
                 raise AssertionError(f"block {block} is (free, cached, held) = {states}")
             if ref_count == 0 and (block in worth_keeping) != (block in self._cached):
                 raise AssertionError(f"block {block} without holder: findable but not cached")
-        if self.num_free + self.num_cached + self.num_held != self.num_blocks:
-            raise AssertionError(f"free + cached + held is not {self.num_blocks}")

@@ -49,7 +49,7 @@ class BlockTable:
             raise ValueError(f"{num_tokens} tokens of {self.capacity} cannot be shared")
         child = BlockTable(self._shared, self._block_size, self.namespace, ())
         child.keys = self.keys[: num_tokens // self._block_size]
-        child.blocks = self.blocks[: self._num_blocks_for(num_tokens)]
+        child.blocks = self.blocks[: -(-num_tokens // self._block_size)]
         for block in child.blocks:
             self._shared.pool.hold(block)
         return child
@@ -108,9 +108,6 @@ class BlockTable:
             raise AssertionError(f"a table holds a block twice: {self.blocks}")
         if len(self.keys) > len(self.blocks):
             raise AssertionError(f"{len(self.keys)} keys for {len(self.blocks)} blocks")
-
-    def _num_blocks_for(self, num_tokens: int) -> int:
-        return -(-num_tokens // self._block_size)
 
     def _held_and_written(self, num_computed: int, num_tokens: int) -> range:
         num_held, size = len(self.blocks), self._block_size

@@ -27,15 +27,6 @@ class PrefixMatch:
     keys: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
     blocks: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
-    def keys_for(self, namespace: str, token_ids: Sequence[int]) -> tuple[bytes, ...]:
-        """Return the keys if they are those of this very sequence object, else none.
-
-        Identity is what makes them trustworthy without hashing: a request's tokens are only ever
-        appended to, so the keys of its head stay right.
-        """
-        same = self.token_ids is token_ids and self.namespace == namespace
-        return self.keys if same else ()
-
 
 def root_key(namespace: str) -> bytes:
     """Return the key before the first block. No two namespaces share one, nor a block's key."""
@@ -88,7 +79,10 @@ class PrefixCache:
         known: PrefixMatch | None = None,
     ) -> list[tuple[bytes, int]]:
         """Return (key, block) of the longest findable prefix, at most `max_blocks` of them."""
-        hashed = known.keys_for(namespace, token_ids) if known is not None else ()
+        # The keys of this very sequence object stay right: a request's tokens are only appended to.
+        hashed: tuple[bytes, ...] = ()
+        if known is not None and known.token_ids is token_ids and known.namespace == namespace:
+            hashed = known.keys
         keys = chain(hashed, self.keys_after(hashed, namespace, token_ids))
         found = []
         for key in islice(keys, max_blocks):
