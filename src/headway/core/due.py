@@ -10,7 +10,7 @@ longest gap still counts."""
 
 
 def next_token_due(
-    target: LatencyTarget, *, first_s: float, latest_s: float, num_output_tokens: int
+    target: LatencyTarget, first_s: float, latest_s: float, num_output_tokens: int
 ) -> float:
     """Return when, on the clock of `first_s`, the next token is due.
 
@@ -20,10 +20,10 @@ def next_token_due(
     """
     if num_output_tokens == 0:
         return inf
-    gap_at = inf if target.gap_s is None else latest_s + target.gap_s
-    if target.tpot_s is None:
+    tpot_s, gap_s = target.tpot_s, target.gap_s
+    gap_at = inf if gap_s is None else latest_s + gap_s
+    if tpot_s is None:
         return gap_at
-    pace_at = first_s + num_output_tokens * target.tpot_s
-    if gap_at < inf and latest_s - pace_at > RELEGATED_AFTER * target.tpot_s:
-        return gap_at
-    return min(pace_at, gap_at)
+    pace_at = first_s + num_output_tokens * tpot_s
+    is_relegated = gap_at < inf and latest_s - pace_at > RELEGATED_AFTER * tpot_s
+    return gap_at if is_relegated or gap_at < pace_at else pace_at

@@ -15,7 +15,6 @@ from headway.core.predictor import StepTimePredictor
 from headway.core.preemption import rest_s
 from headway.core.request import Event, RequestState, next_state
 from headway.core.step import Item, Resident, StepInput, StepLimits, StepPlan, Wait
-from headway.core.tier import LatencyTarget
 from headway.core.tier_books import TierBooks
 from headway.core.waiting_line import WaitingLine
 from headway.engine.kv_blocks import KVBlocks
@@ -173,24 +172,28 @@ class Scheduler:
         )
 
     def _residents(self, now: float) -> tuple[Resident, ...]:
-        most = self._max_preemptions
+        most, residents = self._max_preemptions, []
         targets = [tier.target if tier.target.is_paced else None for tier in self.limits.tiers]
-        return tuple(
-            [
+        for s in self._running.values():
+            num_tokens, due_s = len(s.token_ids), inf
+            if (target := targets[s.rank]) is not None:
+                num_output = num_tokens - s.num_prompt_tokens
+                due_at = next_token_due(target, s.first_token_s, s.latest_token_s, num_output)
+                due_s = due_at - now
+            residents.append(
                 Resident(
                     s.sequence_id,
                     s.rank,
                     s.arrival,
-                    len(s.token_ids),
+                    num_tokens,
                     s.num_computed,
                     s.max_num_tokens,
                     s.last_step,
                     s.preemptions >= most,
-                    inf if (target := targets[s.rank]) is None else _due(s, target) - now,
+                    due_s,
                 )
-                for s in self._running.values()
-            ]
-        )
+            )
+        return tuple(residents)
 
     def _apply(self, plan: StepPlan, now: float) -> None:
         """Preempt, then pin what admissions found computed, then take blocks.
@@ -365,13 +368,3 @@ class Scheduler:
             assert self.kv.num_held == 0, f"idle, but {self.kv.num_held} blocks are held"
         for line in self._lines:
             line.check_integrity()
-
-
-def _due(sequence: Sequence, target: LatencyTarget) -> float:
-    """Return when the sequence's next token is due."""
-    return next_token_due(
-        target,
-        first_s=sequence.first_token_s,
-        latest_s=sequence.latest_token_s,
-        num_output_tokens=sequence.num_output_tokens,
-    )

@@ -114,10 +114,7 @@ class Entry:
     def due_at(self, target: LatencyTarget) -> float:
         """Return when its next token is due."""
         return next_token_due(
-            target,
-            first_s=self.first_token_s,
-            latest_s=self.latest_token_s,
-            num_output_tokens=self.num_output_tokens,
+            target, self.first_token_s, self.latest_token_s, self.num_output_tokens
         )
 
     def resident(self, target: LatencyTarget | None, at: float, max_preemptions: int) -> Resident:
