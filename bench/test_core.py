@@ -35,6 +35,8 @@ from headway.core.batching import plan_step
 from headway.core.cost import Prices
 from headway.core.decision import Dispatch
 from headway.core.dispatch import Dispatcher
+from headway.core.predictor import StepCoefficients, StepTimePredictor
+from headway.core.promise import Pace
 from headway.core.step import StepLimits
 from headway.core.tier import DEFAULT_TIERS, LatencyTarget, Tiers
 from headway.engine.options import EngineOptions
@@ -54,6 +56,7 @@ TENANTS = 1_000
 RESIDENT = 256
 NUM_BLOCKS, BLOCK_SIZE = 16_384, 16
 MAX_NUM_BATCHED_TOKENS = 1024
+STEP_TIME = StepCoefficients(base_s=0.01, token_s=2e-5, decode_context_s=1e-8)
 STEP_S = 0.03
 NODES, SLOTS = 100, 64
 PLANS, DISPATCHES = 3_000, 60_000
@@ -90,7 +93,9 @@ class _Engine:
         options = EngineOptions(
             max_num_seqs=RESIDENT, max_num_batched_tokens=MAX_NUM_BATCHED_TOKENS
         )
-        self.limits: StepLimits = step_limits(options, NUM_BLOCKS, None)
+        predictor = StepTimePredictor(STEP_TIME)
+        pace = Pace(predictor, MAX_NUM_BATCHED_TOKENS)
+        self.limits: StepLimits = step_limits(options, NUM_BLOCKS, pace)
         self.scheduler = Scheduler(
             KVCache(NUM_BLOCKS, BLOCK_SIZE),
             self.limits,
@@ -99,6 +104,7 @@ class _Engine:
             num_ranks=len(self.limits.tiers),
             fcfs=False,
             max_preemptions=3,
+            predictor=predictor,
         )
         for _ in range(num_queued + RESIDENT):
             self.add()
