@@ -122,8 +122,6 @@ class Recorder:
         self.num_arrived = 0
         self.num_repeated = 0
         """Steps that were booked together with others."""
-        self.num_repeated = 0
-        """Steps that were booked together with others."""
         self._open: Counter[int] = Counter()
         """Requests of each account that wait for their first token."""
         self._open_before: dict[int, int] = {}
