@@ -10,7 +10,7 @@ from headway.sim.node import Running
 from headway.sim.records import Account, Recorder, Second
 from headway.sim.scenario import Scenario
 from headway.sim.scheduler import SimStep
-from headway.sim.shares import WINDOW_S, jain_index, least_share
+from headway.sim.shares import JAIN_WINDOW_S, WINDOW_S, jain_index, least_share
 from tests.sim.small import CRITICAL, scenario
 
 
@@ -137,7 +137,7 @@ def test_least_share_is_over_every_window_in_which_the_tier_waited() -> None:
 
 def test_jain_is_1_for_service_in_proportion_to_weight() -> None:
     accounts = [Account(1, "a", 1.0), Account(1, "b", 3.0), Account(1, "idle", 1.0)]
-    window = seconds([1.0] * WINDOW_S)
+    window = seconds([1.0] * JAIN_WINDOW_S)
     for each in window:
         each.backlogged = frozenset({0, 1})
         each.accounts = {0: 5.0, 1: 15.0, 2: 400.0}

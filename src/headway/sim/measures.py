@@ -84,7 +84,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
     service_per_s: float
     """Cost of what was computed, at the prices of `core.cost`."""
     jain: float | None
-    """Mean Jain index of the tenants that were backlogged together, in windows of 30 s."""
+    """Mean Jain index of the tenants that were backlogged together, in windows of 120 s."""
     jain_least: float | None
     busy: float
     """Share of the time that nodes were in a step."""
