@@ -12,7 +12,7 @@ from headway.core.wait import Model, WaitEstimate
 ARRIVALS_MEMORY_S = 120.0
 """Time constant in which arrivals are averaged: longer than a burst, for it will end."""
 NO_WAIT = WaitEstimate(0.0, 0.0)
-STEP = 0.01
+STEP = 0.015
 """How far one outcome moves a correction, as a share of it; the first ones move it further."""
 FIRST_STEP = 0.4
 MAX_LOG_CORRECTION = 4.0
