@@ -23,7 +23,9 @@ LEAST_KEPT, MOST_KEPT = 0.7, 0.95
 HOLD_FAILED, HOLD_OVERLOADED = 3, 2
 """Windows without growth afterwards."""
 PLAIN = 1.5
-"""Above this multiple of a target one window is enough to act upon; below, it takes the mean."""
+"""Above this multiple of a target two windows in a row are enough; below, it takes the mean."""
+FEW = 5
+"""Windows since the last fall from which their mean counts: before, only what is plain does."""
 ROOMY, SLOWEST_PACE = 0.8, 10
 """From this share of its target on, a signal slows growth down, to one step in ten windows."""
 KV_FULL, KV_ROOMY = 0.9, 0.85
@@ -54,6 +56,8 @@ class NodeLimiter:
         self._told: frozenset[str] = frozenset()
         self._unloaded_itl_s = 0.0
         self._itl = RecentMean()
+        self._num_plain = 0
+        """How many windows in a row were plainly too slow."""
         self._trend = Trend()
 
     @property
@@ -120,6 +124,7 @@ class NodeLimiter:
         closeness = self._itl_closeness(window)
         if closeness is not None:
             self._itl.add(closeness)
+            self._num_plain = self._num_plain + 1 if closeness > PLAIN else 0
         if self._is_steady(window):
             self._trend.add(window.max_inflight, window.throughput)
         self._told |= window.told
@@ -130,8 +135,10 @@ class NodeLimiter:
         if window.num_preemptions and window.kv_used is not None and window.kv_used > KV_FULL:
             shares.append(MOST_KEPT)
         closeness = self._itl_closeness(window)
-        if closeness is not None and closeness <= PLAIN:
-            closeness = None if self._hold > 0 else self._itl.mean
+        if self._itl.num_seen >= FEW and self._num_plain < 2:
+            closeness = self._itl.mean
+        elif not self._num_plain:
+            closeness = None
         if closeness is not None and closeness > 1:
             shares.append(1 / closeness)
         queue = None if self._keeps_latency else window.queue_closeness

@@ -14,17 +14,17 @@ class RecentMean:
 
     def __init__(self) -> None:
         self.mean: float | None = None
-        self._seen = 0
+        self.num_seen = 0
 
     def add(self, value: float) -> None:
         """Count a value."""
-        self._seen += 1
+        self.num_seen += 1
         mean = 0.0 if self.mean is None else self.mean
-        self.mean = mean + max(1 / self._seen, NEWEST_SHARE) * (value - mean)
+        self.mean = mean + max(1 / self.num_seen, NEWEST_SHARE) * (value - mean)
 
     def forget(self) -> None:
         """What was seen is no longer how it is."""
-        self.mean, self._seen = None, 0
+        self.mean, self.num_seen = None, 0
 
 
 class Trend:

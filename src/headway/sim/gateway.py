@@ -107,7 +107,7 @@ class QoSGateway:
         self._dispatcher = Dispatcher(tiers, self._prices)
         self._outputs = OutputEstimator()
         nodes = [_node(number, scenario.nodes, tiers) for number in range(scenario.nodes.count)]
-        self._pool = NodePool(nodes, tiers)
+        self._pool = NodePool(nodes, tiers, adaptive=scenario.gateway.adaptive_limits)
         self._index = {node.name: index for index, node in enumerate(nodes)}
         self._preemptions = [0] * len(nodes)
         self._probed_at = 0.0

@@ -197,8 +197,10 @@ class NodesConfig(Section, frozen=True, kw_only=True):
 
 
 class GatewayOptions(Section, frozen=True, kw_only=True):
-    """How the gateway is wrong about lengths."""
+    """How the gateway is set, and how wrong it is about lengths."""
 
+    adaptive_limits: bool = True
+    """Whether nodes' limits follow what they show; otherwise they stay as they begin."""
     output_guess_factor: _Above0 = 1.0
     """Factor on the expected output tokens."""
     output_guess_sigma: _AtLeast0 = 0.0
