@@ -146,3 +146,14 @@ def test_what_is_no_time_is_ignored(actual_s: float) -> None:
 def test_a_step_takes_time() -> None:
     with pytest.raises(ValueError, match="must take time"):
         StepTimePredictor(StepCoefficients(0.0))
+
+
+def test_steps_that_get_shorter_are_predicted_shorter() -> None:
+    """Whatever is at 0 already: what it cannot explain is left to the others."""
+    predictor = StepTimePredictor(StepCoefficients(0.02, 0.001))
+    for number in range(10):
+        predictor.observe(StepFeatures.of([(50 - number, 100 * number + 1)]), 0.13)
+    for number in range(60):
+        features = StepFeatures.of([(40 - number % 10, 0), (1, 400 + number)])
+        predictor.observe(features, 0.05)
+    assert predictor.predict(features) == pytest.approx(0.05, rel=0.2)

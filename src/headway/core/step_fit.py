@@ -62,7 +62,7 @@ class CoefficientFit:
         scale = 1.0 / max(predicted_s, self._smallest_s)
         residual = (actual_s - predicted_s) * scale
         row = [x * scale for x in row]
-        gain = [_dot(line, row) for line in self._covariance]
+        gain = self._gain(row, residual)
         information = _dot(gain, row)
         expected = self._deviation * sqrt(1.0 + max(0.0, information))
         self._deviation = self._follow(abs(residual))
@@ -77,6 +77,26 @@ class CoefficientFit:
         self._update(gain, information, residual)
         self._project()
         return True
+
+    def _gain(self, row: list[float], residual: float) -> list[float]:
+        """Return how far each coefficient moves with a residual.
+
+        One that is 0 and would fall explains nothing of it: `row` is left without it. Otherwise
+        the others would stay where they are, ever more certain.
+        """
+        gain = [_dot(line, row) for line in self._covariance]
+        for _ in row:
+            held = [
+                i
+                for i, (share, g) in enumerate(zip(self._shares, gain, strict=True))
+                if share <= 0 and g * residual < 0 and row[i] != 0
+            ]
+            if not held:
+                break
+            for i in held:
+                row[i] = 0.0
+            gain = [_dot(line, row) for line in self._covariance]
+        return gain
 
     def _follow(self, deviation: float) -> float:
         """Return the median of the deviations, one step nearer to this one."""
