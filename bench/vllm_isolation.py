@@ -10,7 +10,7 @@ makes KV short, `--phase bulk-alone` leaves critical requests out.
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,24 +50,32 @@ def vllm_args(options: argparse.Namespace) -> list[str]:
     args = ["--no-enforce-eager", "--max-model-len", "4096", "--max-num-seqs", str(options.slots)]
     if options.blocks is not None:
         args += ["--num-gpu-blocks-override", str(options.blocks)]
-    if options.settings is not None:
-        args += ["--additional-config", f'{{"headway": {options.settings}}}']
     return args
 
 
+def chosen_setups(options: argparse.Namespace) -> dict[str, Setup]:
+    """Return what is measured, by name: setups, and the plugin with each of the settings."""
+    chosen = {name: SETUPS[name] for name in options.setup}
+    for text in options.settings:
+        config = ("--additional-config", f'{{"headway": {text}}}')
+        chosen[f"plugin {text}"] = Setup((*PLUGIN, *config))
+    return chosen
+
+
 @contextmanager
-def started(options: argparse.Namespace) -> Iterator[tuple[dict[str, Server], dict[str, Server]]]:
+def started(
+    options: argparse.Namespace, setups: Mapping[str, Setup]
+) -> Iterator[tuple[dict[str, Server], dict[str, Server]]]:
     """Start what the setups need; yield by setup where to send, and the vLLM there."""
     nodes: dict[tuple[str, ...], Server] = {}
     doors: dict[str, Server] = {}
     behind: dict[str, Server] = {}
     with TemporaryDirectory() as folder, ExitStack() as stack:
-        for name in options.setup:
-            setup = SETUPS[name]
+        for name, setup in setups.items():
             if setup.args not in nodes:
                 log = Path(folder, f"{len(nodes)}.log")
                 args = [*vllm_args(options), *setup.args]
-                node = serve_vllm(options.model, log, *args, VLLM_CPU_KVCACHE_SPACE="2")
+                node = serve_vllm(options.model, log, *args, VLLM_CPU_KVCACHE_SPACE="1")
                 nodes[setup.args] = stack.enter_context(node)
                 node.wait()
             doors[name] = behind[name] = nodes[setup.args]
@@ -79,13 +87,13 @@ def started(options: argparse.Namespace) -> Iterator[tuple[dict[str, Server], di
         yield doors, behind
 
 
-def runs_of(doors: dict[str, Server], phase: str) -> list[Run]:
+def runs_of(doors: Mapping[str, Server], setups: Mapping[str, Setup], phase: str) -> list[Run]:
     """Return what is to be measured in turn."""
 
     def run_of(name: str, door: Server) -> Run:
         @asynccontextmanager
         async def opened() -> AsyncIterator[Address]:
-            is_gateway = SETUPS[name].behind_gateway
+            is_gateway = setups[name].behind_gateway
             yield Address(
                 base_url=door.url,
                 api_key="acme" if is_gateway else None,
@@ -142,15 +150,22 @@ def of_plugin(node: Server) -> str:
     )
 
 
+def of_stock(node: Server) -> str:
+    """Return what vLLM's own numbers say since it was started."""
+    return f"{node.total('vllm:num_preemptions_total'):.0f} preemptions"
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
-    parser.add_argument("--setup", action="append", choices=SETUPS, required=True)
+    parser.add_argument("--setup", action="append", choices=SETUPS, default=[])
     parser.add_argument("--phase", default=FLOOD, choices=ALL_PHASES)
     parser.add_argument("--slots", type=int, default=32)
     parser.add_argument("--blocks", type=int)
-    parser.add_argument("--settings", help="the plugin's, as JSON")
+    parser.add_argument(
+        "--settings", action="append", default=[], help="the plugin with these, as JSON"
+    )
     parser.add_argument("--callers", type=int, default=48)
     parser.add_argument("--duration", type=float, default=70.0)
     parser.add_argument("--warmup", type=float, default=25.0)
@@ -164,18 +179,23 @@ def main() -> None:
         grace_s=60.0,
     )
     console = Console(width=120)
-    with started(options) as (doors, behind):
-        runs = runs_of(doors, options.phase)
+    setups = chosen_setups(options)
+    with started(options, setups) as (doors, behind):
+        runs = runs_of(doors, setups, options.phase)
         clock = MonotonicClock()
         report = asyncio.run(
             measure(runs, load, clock, watch=quietly, repeat=options.repeat, alternate=True)
         )
         console.print(table(report))
-        for line in ratios(report, options.setup):
+        for line in ratios(report, list(setups)):
             console.print(line)
         for name, node in behind.items():
             preempted = node.total("vllm:num_preemptions_total")
-            own = of_plugin(node) if SETUPS[name].args == PLUGIN else f"{preempted:.0f} preemptions"
+            own = (
+                of_plugin(node)
+                if setups[name].args[:4] == PLUGIN
+                else f"{preempted:.0f} preemptions"
+            )
             console.print(f"{name}: {own}")
         if options.json is not None:
             options.json.write_bytes(to_json(report, []))
