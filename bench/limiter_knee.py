@@ -25,8 +25,8 @@ SCENARIO, POLICY = "bulk-flood", "gateway+vllm-priority"
 LIMITS = (16, 32, 64, 96, 128, 160, 192, 208, 224, 240, 256)
 TARGET_S = 0.05
 """Critical's mean gap between tokens."""
-STATIC = {"duration_s": 300, "warmup_s": 100}
-LEARNT = {"duration_s": 600, "warmup_s": 200}
+STATIC = {"duration_s": 400, "warmup_s": 200}
+LEARNT = {"duration_s": 800, "warmup_s": 400}
 
 
 @dataclass(frozen=True)
