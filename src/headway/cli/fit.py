@@ -35,7 +35,7 @@ def fit(
     if log is not None:
         steps = read_log(log)
     else:
-        steps = asyncio.run(run_fit_load(duration_s, overrides(settings, {})))
+        steps = asyncio.run(_run(duration_s, overrides(settings, {})))
     found = fit_steps(steps)
     text = to_toml(found)
     if output is not None:
@@ -43,8 +43,7 @@ def fit(
     Console().print(text, end="", highlight=False)
 
 
-async def run_fit_load(duration_s: float, settings: Mapping[str, object]) -> list[LoggedStep]:
-    """Return the steps of our own engine under the load that a fit needs."""
+async def _run(duration_s: float, settings: Mapping[str, object]) -> list[LoggedStep]:
     with tempfile.TemporaryDirectory(prefix="headway-fit-") as folder:
         log = Path(folder) / "steps.jsonl"
         async with Stack("qos", settings={**settings, "engine.step_log": str(log)}) as stack:
