@@ -12,7 +12,7 @@ RECENT_S = 30.0
 """How long after its latest arrival a tier's next one is reckoned with."""
 RECLAIM_S = 0.5
 """About how long it takes until a slot is given back without a preemption."""
-FLOOR_QUANTUM = 0.25
+FLOOR_QUANTUM = 0.05
 """Least debt to a floor that is acted upon, as a share of a full step's tokens."""
 
 
