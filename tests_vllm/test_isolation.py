@@ -27,13 +27,12 @@ def test_critical_hardly_waits(model: str, fcfs: Figures, ours: Figures) -> None
 
 
 def test_critical_tokens_come_steadily(fcfs: Figures, ours: Figures) -> None:
-    assert p99(ours.gap_s) < 0.06
-    assert p99(ours.gap_s) * 25 < p99(fcfs.gap_s)
+    assert p99(ours.gap_s) < 0.12
+    assert p99(ours.gap_s) * 10 < p99(fcfs.gap_s)
 
 
 def test_bulk_keeps_its_throughput(fcfs: Figures, ours: Figures) -> None:
-    """Half of every step is fixed cost on this slow machine; a faster one leaves bulk more."""
-    assert ours.bulk_per_s > 0.68 * fcfs.bulk_per_s
+    assert ours.bulk_per_s > 0.85 * fcfs.bulk_per_s
 
 
 def test_without_critical_nothing_is_lost(model: str) -> None:
@@ -50,4 +49,4 @@ def test_short_of_blocks_the_gain_is_of_the_same_order(model: str) -> None:
     ours = flood(model, TimedScheduler, **size)
     assert p99(ours.ttft_s) < 0.5
     assert p99(ours.gap_s) < 0.15
-    assert ours.bulk_per_s > 0.75 * stock.bulk_per_s
+    assert ours.bulk_per_s > 0.8 * stock.bulk_per_s

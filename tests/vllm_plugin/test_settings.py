@@ -39,7 +39,7 @@ def test_tiers_are_changed_by_name() -> None:
         ({"max_preemptions": 0}, "headway.max_preemptions"),
         ({"max_preemptions": True}, "headway.max_preemptions"),
         ({"efficiency": 1}, "headway.efficiency"),
-        ({"efficiency": 0.4}, "headway.min_efficiency"),
+        ({"efficiency": 0.5}, "headway.min_efficiency"),
         ({"ttft_share": "x"}, "headway.ttft_share"),
     ],
 )

@@ -10,7 +10,7 @@ from headway.core.step import Resident, StepInput, StepLimits
 DEAREST_TOKEN = 2.0
 """Price of a decoded token over that of a prefilled one (`cost.Prices`): a floor is a share of
 service, counted in price, so it may take this many times its share of the tokens."""
-MIN_TOKENS = 8
+MIN_TOKENS = 16
 """Tokens that are computed however little time seems left: of a prompt of rank 0, and of a step."""
 TIMELESS = StepCoefficients(0.0)
 

@@ -15,28 +15,19 @@ from headway.errors import ConfigError
 KEY = "headway"
 SHARES = ("floor", "reserve")
 TARGETS = ("ttft_s", "tpot_s", "gap_s")
-CRITICAL_GAP_S = 0.045
-"""Longest gap between critical's tokens: no longer than their mean, so that they come evenly."""
-
-
-def default_tiers() -> Tiers:
-    """Return the tiers as they are without settings."""
-    critical, *others = Tiers().all
-    target = replace(critical.target, gap_s=CRITICAL_GAP_S)
-    return Tiers((replace(critical, target=target), *others))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The scheduler's settings. Raises ConfigError, naming the one that is wrong."""
 
-    tiers: Tiers = field(default_factory=default_tiers)
+    tiers: Tiers = field(default_factory=Tiers)
     max_preemptions: int = 3
     """A request preempted this often is then protected until it ends."""
-    efficiency: float = 0.5
+    efficiency: float = 0.72
     """Least tokens per second, over those of a full step, that the tightest target must leave;
     where it does not, all targets are stretched. Higher: more throughput, longer gaps."""
-    min_efficiency: float = 0.45
+    min_efficiency: float = 0.6
     """The same of a step whose critical tokens are late already, or that computes a critical
     prompt."""
     ttft_share: float = 0.25
@@ -70,7 +61,7 @@ def _tiers(given: object) -> Tiers:
     path = f"{KEY}.tiers"
     if not isinstance(given, Mapping):
         raise ConfigError(path, f"must be an object by tier name, got {given!r}")
-    defaults = default_tiers()
+    defaults = Tiers()
     _check_names(path, given, [tier.name for tier in defaults.all])
     return Tiers(
         tuple(_changed(tier, given.get(tier.name, {}), path) for tier in defaults.all),
