@@ -119,12 +119,11 @@ def ratios(report: IsolationReport, names: Sequence[str]) -> Iterator[str]:
     """Yield how each setup compares with the first ones, in words."""
     for name in names:
         for other in ("fcfs", "priority"):
-            found = [report.middle(label, FLOOD, "critical") for label in (other, name)]
-            bulk = [report.middle(label, FLOOD, "bulk") for label in (other, name)]
-            before, after = found
-            if name == other or before is None or after is None or None in bulk:
+            before, after = (report.middle(label, FLOOD, "critical") for label in (other, name))
+            stock, bulk = (report.middle(label, FLOOD, "bulk") for label in (other, name))
+            if name == other or not (before and after and stock and bulk):
                 continue
-            share = bulk[1].tokens_per_s / bulk[0].tokens_per_s  # type: ignore[union-attr]
+            share = bulk.tokens_per_s / stock.tokens_per_s
             ttft, gap = (
                 old / new if old and new else 0.0
                 for old, new in (

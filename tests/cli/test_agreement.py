@@ -8,8 +8,10 @@ from headway.bench.fit import StepFit
 from headway.bench.isolation import FLOOD, IsolationReport
 from headway.bench.load import Load
 from headway.cli.agreement import ENGINE, compare, simulated_runs
+from headway.cli.flood_load import flood_load
 from headway.cli.stacks import OURS
 from headway.core.predictor import StepCoefficients
+from headway.errors import ConfigError
 from tests.bench.fake_report import phase, summary
 
 LOAD = Load(bulk_callers=40, critical_every_s=1.0, duration_s=30.0, warmup_s=10.0, grace_s=10.0)
@@ -62,5 +64,17 @@ def test_what_was_not_measured_is_named() -> None:
     report = IsolationReport(
         load=LOAD, phases=(phase(OURS, FLOOD, critical=nothing, bulk=nothing),)
     )
-    with pytest.raises(ValueError, match="TTFT p50"):
+    with pytest.raises(ConfigError, match="TTFT p50"):
         compare(report, runs)
+
+
+def test_a_load_of_which_nothing_counts_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--warmup"):
+        flood_load(
+            duration_s=30.0,
+            warmup_s=30.0,
+            grace_s=0.0,
+            bulk_callers=1,
+            critical_every_s=1.0,
+            seed=0,
+        )

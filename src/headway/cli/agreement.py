@@ -23,10 +23,12 @@ from headway.bench.fit import LoggedStep, StepFit, fit_steps, read_log, to_toml
 from headway.bench.isolation import BULK_ALONE, FLOOD, UNLOADED, IsolationReport, measure
 from headway.bench.load import Load, Shape, arrival_times
 from headway.bench.summary import TierSummary
+from headway.cli.flood_load import flood_load
 from headway.cli.settings import SetOption, overrides
 from headway.cli.stacks import OURS, own_runs
 from headway.cli.tell import tell
 from headway.clock import MonotonicClock
+from headway.errors import ConfigError
 from headway.sim.measures import RunReport, TierReport
 from headway.sim.run import simulate
 from headway.sim.scenario import Scenario
@@ -68,6 +70,7 @@ class Figure:
 def agreement(  # noqa: PLR0913  (typer makes an option of each parameter)
     duration_s: float = typer.Option(120.0, "--duration", min=5.0, help="Seconds of the load."),
     warmup_s: float = typer.Option(30.0, "--warmup", min=0.0, help="Uncounted seconds of it."),
+    grace_s: float = typer.Option(90.0, "--grace", min=0.0, help="Longest wait after it."),
     bulk_callers: int = typer.Option(48, min=1, help="Bulk callers in a closed loop."),
     critical_every_s: float = typer.Option(
         1.0, "--critical-every", min=0.01, help="Mean seconds between critical requests."
@@ -88,11 +91,12 @@ def agreement(  # noqa: PLR0913  (typer makes an option of each parameter)
     Ends with 1 when a figure does not agree.
     """
     chosen = ENGINE | overrides(settings, {})
-    load = Load(
+    load = flood_load(
         bulk_callers=bulk_callers,
         critical_every_s=critical_every_s,
         duration_s=duration_s,
         warmup_s=warmup_s,
+        grace_s=grace_s,
         seed=seed,
     )
     steps = _each_alone(load, chosen) if log is None else read_log(log)
@@ -126,7 +130,7 @@ def _each_alone(load: Load, settings: Mapping[str, object]) -> list[LoggedStep]:
 
 
 def compare(real: IsolationReport, simulated: Sequence[RunReport]) -> list[Figure]:
-    """Return the figures, medians of the repeats. Raises ValueError when one was not measured."""
+    """Return the figures, medians of the repeats. Raises ConfigError for one not measured."""
     critical, bulk = (_real(real, shape) for shape in (real.load.critical, real.load.bulk))
     ttfts = [_tier(report, real.load.critical.tier).ttft_s for report in simulated]
     return [
@@ -163,14 +167,14 @@ def _figure(
 ) -> Figure:
     known = [value for value in simulated if value is not None]
     if not engine or not known:
-        raise ValueError(f"{name} was not measured")
+        raise ConfigError("--duration", f"too short: {name} was not measured")
     return Figure(name=name, engine=engine, simulated=median(known), within=within)
 
 
 def _real(report: IsolationReport, shape: Shape) -> TierSummary:
     summary = report.middle(OURS, FLOOD, shape.tier)
     if summary is None or summary.num_finished == 0:
-        raise ValueError(f"no {shape.tier} request was answered")
+        raise ConfigError("--duration", f"too short: no {shape.tier} request was answered")
     return summary
 
 
@@ -202,6 +206,8 @@ def _scenario(
     load = real.load
     assert load.critical_every_s is not None, "there is critical work to be compared"
     times = arrival_times(seed, load.critical_every_s, load.duration_s)
+    if not times:
+        raise ConfigError("--critical-every", "no critical request comes within --duration")
     critical, bulk = _real(real, load.critical), _real(real, load.bulk)
     rows = "".join(f"{at},{_prompt(critical)},{load.critical.num_output_tokens}\n" for at in times)
     trace = folder / f"critical-{seed}.csv"
@@ -244,5 +250,5 @@ def _scenario(
 def _prompt(summary: TierSummary) -> int:
     """Return the length that the prompts turned out to have."""
     if summary.prompt_tokens_mean is None:
-        raise ValueError("no prompt was counted")
+        raise ConfigError("--duration", "too short: no prompt was counted")
     return round(summary.prompt_tokens_mean)

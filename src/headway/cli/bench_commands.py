@@ -12,17 +12,17 @@ from rich.console import Console
 from headway.bench.client import Server
 from headway.bench.engine_speed import measure_speed
 from headway.bench.isolation import ALL_PHASES, Run, measure
-from headway.bench.load import Load, Shape
+from headway.bench.load import Shape
 from headway.bench.plot import write_html, write_png
 from headway.bench.report import sentences, table, to_json
 from headway.bench.verdict import judge
 from headway.cli.agreement import agreement
 from headway.cli.fit import fit
+from headway.cli.flood_load import flood_load
 from headway.cli.settings import SetOption, overrides
 from headway.cli.stacks import BASELINE, OURS, own_runs
 from headway.cli.tell import tell
 from headway.clock import MonotonicClock
-from headway.errors import ConfigError
 
 app = typer.Typer(help="Measure.", no_args_is_help=True, rich_markup_mode=None)
 app.command("fit")(fit)
@@ -65,9 +65,7 @@ def isolation(  # noqa: PLR0913  (typer makes an option of each parameter)
 
     Without --url: our own stack, first come first served and then by tier, bulk alone beside it.
     """
-    if not warmup_s < duration_s:
-        raise ConfigError("--warmup", f"must be below --duration, {duration_s:g} s")
-    load = Load(
+    load = flood_load(
         bulk_callers=bulk_callers,
         critical_every_s=critical_every_s,
         duration_s=duration_s,
