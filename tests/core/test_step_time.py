@@ -65,6 +65,29 @@ def test_a_step_with_a_critical_prompt_is_not_filled_with_bulk() -> None:
     assert len(tokens(plan(bulk, [waits("n", 1, 99, 10)], limits=limits, cost=PER_TOKEN))) == 31
 
 
+def test_a_floor_waits_for_a_critical_prompt_as_long_as_g1_allows() -> None:
+    """G1: 20 of 64 tokens fit, so the debt may be what the floor is of the 44 that do not."""
+    tiers = (TierLimits(recent_s=0.02), TierLimits(), TierLimits(floor=0.25))
+    limits = StepLimits(32, 64, tiers)
+    bulk, critical = waits("b", 2, 0, 400), waits("c", 0, 1, 400)
+
+    def bulk_tokens(debt: float, *others: Candidate) -> int:
+        step = plan(
+            [],
+            [bulk, *others],
+            limits=limits,
+            owed=(2,),
+            debts=(0.0, 0.0, debt),
+            recent={0},
+            cost=PER_TOKEN,
+        )
+        return tokens(step).get("b", 0)
+
+    assert bulk_tokens(11.0, critical) == 0
+    assert bulk_tokens(11.1, critical) == 10
+    assert bulk_tokens(0.0) == 20
+
+
 def test_contexts_count() -> None:
     """Forty long streams take the time of many more tokens than forty."""
     limits = StepLimits(64, 512, (TierLimits(recent_s=0.101), TierLimits(), TierLimits()))

@@ -33,7 +33,9 @@ class StepBudget:
     2. Time does not bound decodes of rank 0, nor the first `MIN_TOKENS` of its prompts or of the
        step, nor the tokens of a floor: a wrong prediction makes steps long or short, it shuts
        nobody out.
-    3. A tier that is owed its floor keeps that share, whatever others want.
+    3. A tier that is owed its floor keeps that share, whatever others want. Beside prompts of more
+       urgent tiers it is paid as late as G1 allows: its debt may grow to what it would be had the
+       step before been one of all tokens.
     4. Decodes leave half to the prompts of their tier that have begun, nothing to those that wait.
        While prompts of more urgent tiers wait for their turn, they leave half to those.
     5. Beside a prompt of rank 0, lower tiers fill a step only up to `min_step_s`.
@@ -66,7 +68,8 @@ class StepBudget:
         bounded = time_s < inf
         most = self._most_tokens(time_s, len(decodes[0]))
         self._floors, self._floors_s = [0] * len(limits.tiers), [0.0] * len(limits.tiers)
-        for rank in step.owed:
+        most_service = most + sum(map(len, decodes))
+        for rank in self._to_pay(step, limits, most_service):
             share = min(1.0, DEAREST_TOKEN * limits.tiers[rank].floor)
             tokens = max(0, min(ceil(share * most), self.left - 1 - sum(self._floors)))
             seconds = share * time_s if bounded else 0.0
@@ -90,6 +93,16 @@ class StepBudget:
             for seconds in bounds:
                 if seconds < self.total_s:
                     self.total_s, self.rank = seconds, rank
+
+    def _to_pay(self, step: StepInput, limits: StepLimits, most_service: int) -> list[int]:
+        """Return the ranks whose floors cannot wait for the next step."""
+        saved = max(0, limits.max_num_batched_tokens - most_service)
+        return [
+            rank
+            for rank in step.owed
+            if not (step.debts and any(self._has_prompt[:rank]))
+            or step.debts[rank] > limits.tiers[rank].floor * saved
+        ]
 
     def _most_tokens(self, time_s: float, num_urgent: int) -> int:
         """Return how many tokens the step may come to hold, floors aside."""

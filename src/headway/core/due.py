@@ -4,6 +4,9 @@ from math import inf
 
 from headway.core.tier import LatencyTarget
 
+GAP_SHARE = 0.5
+"""Share of its longest gap by which a token is due: one step that takes twice its time, or that had
+to be begun late, does not break it."""
 RELEGATED_AFTER = 1.0
 """A request this many of its own time per token behind holds up nobody's step any more: only its
 longest gap still counts."""
@@ -16,12 +19,12 @@ def next_token_due(
 
     Infinite without a target, and before the first token. `first_s` and `latest_s` are when its
     first and its latest token came; `num_output_tokens` counts both. Token k is due k - 1 times the
-    TPOT after the first, and at most the gap after the one before it.
+    TPOT after the first, and at most `GAP_SHARE` of the gap after the one before it.
     """
     if num_output_tokens == 0:
         return inf
     tpot_s, gap_s = target.tpot_s, target.gap_s
-    gap_at = inf if gap_s is None else latest_s + gap_s
+    gap_at = inf if gap_s is None else latest_s + GAP_SHARE * gap_s
     if tpot_s is None:
         return gap_at
     pace_at = first_s + num_output_tokens * tpot_s

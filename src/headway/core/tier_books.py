@@ -20,7 +20,7 @@ class TierBooks:
     """The floors, arrivals and rests of an engine's tiers; `now` is in seconds of one clock."""
 
     def __init__(self, limits: StepLimits, lines: tuple[WaitingLine, ...], num_blocks: int) -> None:
-        quantum = max(1.0, FLOOR_QUANTUM * limits.max_num_batched_tokens)
+        self._quantum = quantum = max(1.0, FLOOR_QUANTUM * limits.max_num_batched_tokens)
         self._floors = FloorLedger([tier.floor for tier in limits.tiers], quantum)
         self._lines = lines
         self._last_arrival = [-RECENT_S] * len(limits.tiers)
@@ -74,3 +74,7 @@ class TierBooks:
     def owed(self) -> tuple[int, ...]:
         """Return the tiers behind their floor, the most owed first."""
         return self._floors.owed()
+
+    def debts(self) -> tuple[float, ...]:
+        """Return by rank what is owed beyond the least debt that is acted upon."""
+        return tuple(deficit - self._quantum for deficit in self._floors.deficits)

@@ -165,6 +165,7 @@ class Scheduler:
             waiting=self._lines,
             memory=KVView(self.kv, self._sequences, self._groups),
             owed=self._books.owed(),
+            debts=self._books.debts(),
             recent=self._books.recent(now),
             demand=self._books.demand(now),
             cost=None if predictor is None else predictor.coefficients,

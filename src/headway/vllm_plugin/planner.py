@@ -204,6 +204,7 @@ class Planner:
             waiting=self._lines,
             memory=memory,
             owed=self._books.owed(),
+            debts=self._books.debts(),
             recent=self._books.recent(now),
             demand=self._books.demand(now),
             cost=self.predictor.coefficients,
