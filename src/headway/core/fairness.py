@@ -7,9 +7,10 @@ with the lowest tag (`service.py`) goes next; inside it the request with the low
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from itertools import chain
 
-from headway.core.service import Account, ServiceLedger
-from headway.core.sorted_items import SortedItems
+from headway.core.service import Account, Queued, ServiceLedger
+from headway.core.sorted_items import SPARE, SortedItems, drop_left, in_order, to_first
 
 
 class FairQueue:
@@ -21,7 +22,7 @@ class FairQueue:
     """
 
     def __init__(self) -> None:
-        self._queued: dict[str, tuple[Account, float]] = {}  # with its cost by weight
+        self._queued: dict[str, Queued] = {}
         self._waiting: SortedItems[Account] = SortedItems()  # by tag, then arrival of the head
         self._service = ServiceLedger()
         self._sequence = 0
@@ -55,25 +56,24 @@ class FairQueue:
             raise ValueError(f"{request_id} waits already")
         if not (weight > 0 and cost >= 0):
             raise ValueError(f"weight must be above 0, cost at least 0, got {weight} and {cost}")
-        account = self._service.account(tenant)
-        if account.line is None:
-            self._service.advance(self._first())
+        service = self._service
+        account = service.account(tenant)
+        if not account.num_waiting:
+            service.advance(self._first())
             # Who was forgotten just now, owing nothing, starts like anybody new.
-            account = self._service.account(tenant)
-            self._service.begin_waiting(account)
-        assert account.line is not None, "begun to wait without a line"
+            account = service.account(tenant)
+            service.begin_waiting(account)
         self._sequence += 1
-        account.line.push(request_id, key, self._sequence)
-        self._queued[request_id] = (account, cost / weight)
-        head = account.line.first
-        if head is not None and head[2] == request_id:
+        queued = self._queued[request_id] = (key, self._sequence, request_id, account, cost / weight)
+        account.num_waiting += 1
+        heappush(account.line, queued)
+        if account.line[0] is queued:
             self._place(account)
 
     def peek(self) -> str | None:
         """Return the request that would be popped, or None."""
         first = self._waiting.first
-        head = None if first is None or first[2].line is None else first[2].line.first
-        return None if head is None else head[2]
+        return None if first is None else first[2].line[0][2]
 
     def pop(self) -> str | None:
         """Take out the next request and return it, or None. Charging is the caller's."""
@@ -85,30 +85,37 @@ class FairQueue:
 
     def send(self) -> str | None:
         """Take out the next request and reserve its cost until `settle`; return it, or None."""
-        request_id = self.peek()
-        if request_id is not None:
-            account, share = self._queued.pop(request_id)
-            self._service.advance(account)
-            self._service.reserve(request_id, account.tenant, share)
-            self._leave(account, request_id)
+        first = self._waiting.first
+        if first is None:
+            return None
+        queued = first[2].line[0]
+        _, _, request_id, account, share = queued
+        self._service.advance(account)
+        self._service.reserve(request_id, account, share)
+        del self._queued[request_id]
+        self._leave(queued)
         return request_id
 
     def remove(self, request_id: str) -> bool:
         """Take out a request, wherever it stands; return whether it was waiting."""
-        account, _ = self._queued.pop(request_id, (None, 0.0))
-        if account is None:
-            return False
-        self._leave(account, request_id)
-        return True
+        queued = self._queued.pop(request_id, None)
+        if queued is not None:
+            self._leave(queued)
+        return queued is not None
 
-    def _leave(self, account: Account, request_id: str) -> None:
-        assert account.line is not None, "who waits stands in a line"
-        account.line.remove(request_id)
-        if account.line:
-            self._place(account)
-        else:
+    def _leave(self, queued: Queued) -> None:
+        account = queued[3]
+        line = account.line
+        account.num_waiting -= 1
+        if not account.num_waiting:
             self._waiting.remove(account)
             self._service.end_waiting(account)
+            return
+        if line[0] is queued:
+            to_first(line, self._queued)
+        elif len(line) > 2 * account.num_waiting + SPARE:
+            drop_left(line, self._queued)
+        self._place(account)
 
     def charge(self, tenant: str, cost: float, weight: float = 1.0) -> None:
         """Count service given to the tenant; a negative cost is a refund."""
@@ -122,7 +129,9 @@ class FairQueue:
 
         Raises ValueError when it has a reservation.
         """
-        self._place(self._service.reserve(request_id, tenant, _by_weight(cost, weight)))
+        account = self._service.account(tenant)
+        self._service.reserve(request_id, account, _by_weight(cost, weight))
+        self._place(account)
 
     def draw(self, request_id: str, tenant: str, cost: float, weight: float = 1.0) -> None:
         """Count service given to a request, out of its reservation as far as that reaches."""
@@ -152,20 +161,18 @@ class FairQueue:
         """
         untouched = self._waiting.in_order()
         upcoming = next(untouched, None)
-        begun: list[tuple[float, int, str, Iterator[tuple[float, int, str]]]] = []
+        begun: list[tuple[float, int, Queued, Iterator[Queued]]] = []
         while upcoming or begun:
             if upcoming and (not begun or upcoming[:2] < begun[0][:2]):
                 tag, _, account = upcoming
-                assert account.line is not None, "who waits stands in a line"
-                line = account.line.in_order()
-                request_id = next(line)[2]
+                line = in_order(account.line, self._queued)
+                queued = next(line)
                 upcoming = next(untouched, None)
             else:
-                tag, _, request_id, line = heappop(begun)
-            yield request_id
+                tag, _, queued, line = heappop(begun)
+            yield queued[2]
             if following := next(line, None):
-                tag += self._queued[request_id][1]
-                heappush(begun, (tag, following[1], following[2], line))
+                heappush(begun, (tag + queued[4], following[1], following, line))
 
     def _first(self) -> Account | None:
         first = self._waiting.first
@@ -173,20 +180,21 @@ class FairQueue:
 
     def _place(self, account: Account) -> None:
         """Put a waiting tenant where its tag and its head request belong."""
-        head = None if account.line is None else account.line.first
-        if head is not None:
-            self._waiting.push(account, account.served + account.reserved, head[1])
+        if account.num_waiting:
+            tag = account.served + account.reserved
+            self._waiting.push(account, tag, account.line[0][1])
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""
         accounts = [account for _, _, account in self._waiting.in_order()]
-        lines = [account.line for account in accounts if account.line]
-        assert len(lines) == len(accounts), "a tenant is in order without requests"
-        assert sum(len(line) for line in lines) == len(self._queued), "a request is lost"
-        waiting = {id(account) for account, _ in self._queued.values()}
-        assert waiting == {id(account) for account in accounts}, "a tenant is not in order"
-        for line in lines:
-            line.check_integrity()
+        lines = [list(in_order(account.line, self._queued)) for account in accounts]
+        assert all(lines), "a tenant is in order without requests"
+        queued = sorted(self._queued.values(), key=lambda each: each[:2])
+        assert sorted(chain(*lines), key=lambda each: each[:2]) == queued, "a request is lost"
+        for line, account in zip(lines, accounts, strict=True):
+            assert all(each[3] is account for each in line), "a request is somebody else's"
+            assert len(line) == account.num_waiting, "the waiting are counted wrongly"
+            assert line[0] is account.line[0], "another request is first"
         self._waiting.check_integrity()
         self._service.check_integrity()
 

@@ -5,12 +5,16 @@ is reserved for its requests under way. The virtual time of the tier never moves
 or below it says nothing that a new one would not, so it is forgotten once its tenant is idle.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headway.core.sorted_items import SortedItems
 
 MAX_IDLE_TENANTS = 4096
 """Beyond this many idle tenants, those that are least in debt are forgotten."""
+
+
+Queued = tuple[float, int, str, "Account", float]
+"""A waiting request: key, number of its arrival, id, whose it is, and its cost by weight."""
 
 
 @dataclass(slots=True, eq=False)
@@ -21,8 +25,9 @@ class Account:
     served: float
     reserved: float = 0.0
     num_reserved: int = 0
-    line: SortedItems[str] | None = None
-    """Its waiting requests by key, then arrival; None: there are none."""
+    num_waiting: int = 0
+    line: list[Queued] = field(default_factory=list)
+    """A heap of its waiting requests, and of some that have left (`sorted_items.py`)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,13 +75,14 @@ class ServiceLedger:
 
     def begin_waiting(self, account: Account) -> None:
         """Lift a tenant that had nothing queued to the virtual time: idling earns nothing."""
-        account.line = SortedItems()
-        account.served = max(account.served, self.virtual_time)
-        self._idle.remove(account.tenant)
+        if account.served < self.virtual_time:
+            account.served = self.virtual_time
+        if not account.num_reserved:
+            self._idle.remove(account.tenant)
 
     def end_waiting(self, account: Account) -> None:
         """Note that the tenant has nothing queued any more."""
-        account.line = None
+        account.line.clear()
         self._rest(account)
 
     def charge(self, account: Account, amount: float) -> None:
@@ -84,17 +90,15 @@ class ServiceLedger:
         self._serve(account, amount)
         self._rest(account)
 
-    def reserve(self, request_id: str, tenant: str, amount: float) -> Account:
+    def reserve(self, request_id: str, account: Account, amount: float) -> None:
         """Count a request's prediction until `release`. Raises ValueError for a second one."""
         if request_id in self._reserved:
             raise ValueError(f"{request_id} has a reservation")
-        account = self.account(tenant)
         self._reserved[request_id] = _Reservation(account, amount)
-        if account.num_reserved == 0:
-            self._idle.remove(tenant)
+        if not (account.num_waiting or account.num_reserved):
+            self._idle.remove(account.tenant)
         account.reserved += amount
         account.num_reserved += 1
-        return account
 
     def draw(self, request_id: str, amount: float) -> float:
         """Count service of a request as far as its reservation reaches; return what is left over.
@@ -132,7 +136,7 @@ class ServiceLedger:
 
     def _rest(self, account: Account) -> None:
         """Keep an account in use, put aside an idle one that is in debt, forget any other."""
-        if account.line is not None or account.num_reserved:
+        if account.num_waiting or account.num_reserved:
             return
         if account.served > self.virtual_time:
             self._sequence += 1
@@ -151,6 +155,6 @@ class ServiceLedger:
         total = sum(account.num_reserved for account in self._accounts.values())
         assert total == len(self._reserved), "a reservation is lost"
         for tenant, account in self._accounts.items():
-            in_use = account.line is not None or account.num_reserved > 0
+            in_use = account.num_waiting > 0 or account.num_reserved > 0
             assert in_use != (tenant in self._idle), f"{tenant} is both in use and idle, or neither"
         self._idle.check_integrity()

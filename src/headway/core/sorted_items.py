@@ -1,30 +1,30 @@
 """Which item comes first, when items may also leave from the middle?
 
-Sorted runs of bounded length: a place is found by bisection, and what moves to make room moves at
-the speed of memory. The order is total: by key, then by sequence number; items are never compared
-as long as sequence numbers differ.
+A heap in which what has left stays until it comes first, or until more than half of it has left:
+then it is built anew, so that a change costs O(log n) on average. The order is total: by key, then
+by sequence number; items are never compared as long as sequence numbers differ.
 """
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Hashable, Iterator
-from itertools import chain
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Iterator, Mapping
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item", bound=Hashable)
+Entry = TypeVar("Entry", bound=tuple[Any, ...])
+"""A (key, sequence, item) and whatever else is kept with it."""
 
-MAX_RUN = 512
-"""A run that becomes longer is cut in two."""
+SPARE = 64
+"""Entries that may be there beyond twice those that are held."""
 
 
 class SortedItems(Generic[Item]):
-    """Items ordered by (key, sequence), smallest first; a change compares O(log n) keys."""
+    """Items ordered by (key, sequence), smallest first."""
 
     def __init__(self) -> None:
         self.first: tuple[float, int, Item] | None = None
         """The first (key, sequence, item), or None."""
         self._entries: dict[Item, tuple[float, int, Item]] = {}
-        self._runs: list[list[tuple[float, int, Item]]] = [[]]  # only a lone one may be empty
-        self._cuts: list[tuple[float, int, Item]] = []  # runs[i] < cuts[i] <= runs[i + 1]
+        self._heap: list[tuple[float, int, Item]] = []
 
     def __len__(self) -> int:
         """Return how many items there are."""
@@ -36,22 +36,21 @@ class SortedItems(Generic[Item]):
 
     def push(self, item: Item, key: float, sequence: int) -> None:
         """Add `item`, or move it when it is already held."""
-        if item in self._entries:
-            self.remove(item)
-        entry = self._entries[item] = (key, sequence, item)
-        at, run = len(self._cuts), self._runs[-1]
-        if run and run[-1] < entry:  # as times of arrivals do
-            run.append(entry)
-        else:
-            at = bisect_right(self._cuts, entry)
-            run = self._runs[at]
-            insort(run, entry)
-        if len(run) > MAX_RUN:
-            half = MAX_RUN // 2
-            self._runs.insert(at + 1, run[half:])
-            self._cuts.insert(at, run[half])
-            del run[half:]
-        self.first = self._runs[0][0]
+        entries, heap, first = self._entries, self._heap, self.first
+        entry = (key, sequence, item)
+        before = entries.get(item)
+        if before == entry:
+            return
+        entries[item] = entry
+        if before is None or before is not first:
+            heappush(heap, entry)
+            self.first = heap[0]
+            if len(heap) > 2 * len(entries) + SPARE:
+                drop_left(heap, entries)
+            return
+        heapreplace(heap, entry)
+        to_first(heap, entries)
+        self.first = heap[0]
 
     def place_of(self, item: Item) -> tuple[float, int] | None:
         """Return the (key, sequence) under which `item` is held, or None."""
@@ -68,25 +67,52 @@ class SortedItems(Generic[Item]):
 
     def remove(self, item: Item) -> bool:
         """Take out `item`; return whether it was held."""
-        entry = self._entries.pop(item, None)
+        entries, heap = self._entries, self._heap
+        entry = entries.pop(item, None)
         if entry is None:
             return False
-        at = bisect_right(self._cuts, entry) if self._cuts and entry is not self.first else 0
-        run = self._runs[at]
-        del run[0 if entry is self.first else bisect_left(run, entry)]
-        if not run and self._cuts:
-            del self._runs[at]
-            del self._cuts[max(0, at - 1)]
-        self.first = self._runs[0][0] if self._entries else None
+        if entry is self.first:
+            to_first(heap, entries)
+            self.first = heap[0] if heap else None
+        elif len(heap) > 2 * len(entries) + SPARE:
+            drop_left(heap, entries)
         return True
 
     def in_order(self) -> Iterator[tuple[float, int, Item]]:
         """Yield (key, sequence, item), first to last, lazily; nothing must change meanwhile."""
-        return chain.from_iterable(self._runs)
+        return in_order(self._heap, self._entries)
 
     def check_integrity(self) -> None:
         """Raise AssertionError when something is lost or out of order. Linear; for tests."""
         assert list(self.in_order()) == sorted(self._entries.values()), "lost or out of order"
-        assert all(self._runs) or len(self._runs) == 1, "an empty run is kept"
         assert self.first == min(self._entries.values(), default=None), "another one is first"
-        assert len(self._cuts) == len(self._runs) - 1, "runs and cuts do not match"
+        assert len(self._heap) <= 2 * len(self._entries) + SPARE, "too much of what left is there"
+
+
+def to_first(heap: list[Entry], held: Mapping[Any, Entry]) -> None:
+    """Let an entry come first that is the one held for its item."""
+    while heap and held.get(heap[0][2]) is not heap[0]:
+        heappop(heap)
+
+
+def drop_left(heap: list[Entry], held: Mapping[Any, Entry]) -> None:
+    """Drop every entry that is not the one held for its item."""
+    heap[:] = [entry for entry in heap if held.get(entry[2]) is entry]
+    heapify(heap)
+
+
+def in_order(heap: list[Entry], held: Mapping[Any, Entry]) -> Iterator[Entry]:
+    """Yield the entries that are held, first to last, the first k at O(k log k) on average."""
+    # Whoever comes next is among the children of those that were there.
+    upcoming = [(heap[0], 0)] if heap else []
+    while upcoming:
+        entry, at = upcoming[0]
+        child = 2 * at + 1
+        if child < len(heap):
+            heapreplace(upcoming, (heap[child], child))
+            if child + 1 < len(heap):
+                heappush(upcoming, (heap[child + 1], child + 1))
+        else:
+            heappop(upcoming)
+        if held.get(entry[2]) is entry:
+            yield entry
