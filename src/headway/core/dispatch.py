@@ -111,9 +111,11 @@ class Dispatcher:
             return Idle() if change is None else WaitUntil(change)
         entry = self._waiting.send(index, now)
         self._forecast.served(entry.request_id, now)
-        claim = self._floors.deficits[index]
-        self._account(index, entry.cost, [credit <= 0 for credit in free])
-        self._sent[entry.request_id] = Sent(entry, claim - self._floors.deficits[index], now)
+        floors = self._floors
+        claim = floors.deficits[index]
+        blocked = [credit <= 0 for credit in free]
+        floors.serve(index, entry.cost, self._waiting.backlogged, blocked)
+        self._sent[entry.request_id] = Sent(entry, claim - floors.deficits[index], now)
         return Dispatch(entry.request_id, entry.rank if entry.promoted else None)
 
     def expired(self, now: float) -> list[str]:
@@ -140,13 +142,14 @@ class Dispatcher:
         sent = self._sent.pop(request_id, None)
         if sent is None:
             return False
-        index = self._waiting.index(sent.entry)
-        self._waiting.lanes[index].settle(sent.entry, cost_actual)
-        over = sent.entry.cost - cost_actual
+        entry, waiting = sent.entry, self._waiting
+        index = waiting.index(entry)
+        waiting.lanes[index].settle(entry, cost_actual)
+        over = entry.cost - cost_actual
         if over <= 0:
-            self._account(index, -over, ())
+            self._floors.serve(index, -over, waiting.backlogged)
         else:
-            self._floors.refund(index, over, cost_actual, sent.paid, self._waiting.backlogged)
+            self._floors.refund(index, over, cost_actual, sent.paid, waiting.backlogged)
         self._forecast.settled(cost_actual, now - sent.at, now)
         return True
 
@@ -187,11 +190,6 @@ class Dispatcher:
             if waits and free[index] > 0:
                 return index
         return None
-
-    def _account(self, index: int, cost: float, blocked: Sequence[bool]) -> None:
-        served = [0.0] * len(self._waiting.lanes)
-        served[index] = cost
-        self._floors.settle(served, self._waiting.backlogged, blocked)
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""

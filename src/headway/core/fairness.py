@@ -64,7 +64,13 @@ class FairQueue:
             account = service.account(tenant)
             service.begin_waiting(account)
         self._sequence += 1
-        queued = self._queued[request_id] = (key, self._sequence, request_id, account, cost / weight)
+        queued = self._queued[request_id] = (
+            key,
+            self._sequence,
+            request_id,
+            account,
+            cost / weight,
+        )
         account.num_waiting += 1
         heappush(account.line, queued)
         if account.line[0] is queued:
@@ -135,8 +141,9 @@ class FairQueue:
 
     def draw(self, request_id: str, tenant: str, cost: float, weight: float = 1.0) -> None:
         """Count service given to a request, out of its reservation as far as that reaches."""
-        beyond = self._service.draw(request_id, _by_weight(cost, weight))
-        if beyond > 0:
+        if not weight > 0:
+            raise ValueError(f"weight must be above 0, got {weight}")
+        if (beyond := self._service.draw(request_id, cost / weight)) > 0:
             self.charge(tenant, beyond)
 
     def release(self, request_id: str) -> bool:

@@ -51,6 +51,19 @@ class FloorLedger:
                 due = 0.0
             self.deficits[rank] = max(0.0, self.deficits[rank] + due)
 
+    def serve(
+        self, rank: int, cost: float, backlogged: Sequence[bool], blocked: Sequence[bool] = ()
+    ) -> None:
+        """Account for service of one rank; otherwise as `settle`."""
+        deficits = self.deficits
+        for other, floor in enumerate(self._floors):
+            if not backlogged[other]:
+                deficits[other] = 0.0
+            elif not (blocked and blocked[other]):
+                due = floor * cost - cost if other == rank else floor * cost
+                deficit = deficits[other] + due
+                deficits[other] = deficit if deficit > 0.0 else 0.0
+
     def refund(
         self, rank: int, over: float, actual: float, paid: float, backlogged: Sequence[bool]
     ) -> None:
@@ -61,10 +74,9 @@ class FloorLedger:
         into a claim that nobody earned.
         """
         most = self.deficits[rank] + max(0.0, paid - (1 - self._floors[rank]) * actual)
-        served = [0.0] * len(self._floors)
-        served[rank] = -over
-        self.settle(served, backlogged)
-        self.deficits[rank] = min(self.deficits[rank], most)
+        self.serve(rank, -over, backlogged)
+        if self.deficits[rank] > most:
+            self.deficits[rank] = most
 
     def owed(self) -> tuple[int, ...]:
         """Return the ranks with a floor that are owed at least the quantum, the most owed first."""

@@ -7,8 +7,8 @@ arXiv 2512.12928, reaches 4.5 % mean error with as many).
 
 from bisect import bisect_right
 from collections.abc import Collection
-from dataclasses import astuple, dataclass, fields
-from math import exp, isfinite, log
+from dataclasses import astuple, dataclass
+from math import exp, inf, isfinite, log
 from operator import add
 from typing import NamedTuple
 
@@ -40,15 +40,15 @@ class StepFeatures(NamedTuple):
     def of(cls, slices: Collection[tuple[int, int]]) -> "StepFeatures":
         """Return the features of a step of these (tokens, tokens computed before)."""
         decodes = [context for count, context in slices if count == 1]
-        prefills = [each for each in slices if each[0] != 1]
-        return cls(
-            num_tokens=len(decodes) + sum(count for count, _ in prefills),
-            num_decodes=len(decodes),
-            num_prefills=len(prefills),
-            decode_context=sum(decodes),
-            prefill_context=sum(context for _, context in prefills),
-            prefill_work=sum((count * (context + count / 2) for count, context in prefills), 0.0),
-        )
+        num_decodes, in_prefills, prefill_context, work = len(decodes), 0, 0, 0.0
+        for count, context in slices if num_decodes < len(slices) else ():
+            if count != 1:
+                in_prefills += count
+                prefill_context += context
+                work += count * (context + count / 2)
+        num_prefills, decode_context = len(slices) - num_decodes, sum(decodes)
+        num_tokens = num_decodes + in_prefills
+        return cls(num_tokens, num_decodes, num_prefills, decode_context, prefill_context, work)
 
     def plus(self, other: "StepFeatures") -> "StepFeatures":
         """Return the features of both together."""
@@ -83,10 +83,10 @@ class StepCoefficients:
 
     def __post_init__(self) -> None:
         """Refuse what would make a step shorter by computing more."""
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not (isfinite(value) and value >= 0):
-                raise ValueError(f"{field.name} must be a number of at least 0, got {value}")
+        values = [getattr(self, name) for name in self.__slots__]
+        # The sum is a number only if each of them is.
+        if not (min(values) >= 0 and sum(values) < inf):
+            raise ValueError(f"all must be numbers of at least 0, got {self}")
 
     def time_s(self, features: StepFeatures) -> float:
         """Return the seconds that a step takes."""

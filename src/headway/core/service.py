@@ -108,10 +108,13 @@ class ServiceLedger:
         reservation = self._reserved.get(request_id)
         if reservation is None:
             return amount
-        drawn = min(amount, reservation.amount)
-        reservation.amount -= drawn
-        reservation.account.reserved -= drawn
-        self._serve(reservation.account, drawn)
+        left, account = reservation.amount, reservation.account
+        drawn = amount if amount < left else left
+        reservation.amount = left - drawn
+        account.reserved -= drawn
+        served = account.served = account.served + drawn
+        if served > self._most_served:
+            self._most_served = served
         return amount - drawn
 
     def release(self, request_id: str, served: float = 0.0) -> Account | None:

@@ -84,18 +84,18 @@ class CoefficientFit:
         One that is 0 and would fall explains nothing of it: `row` is left without it. Otherwise
         the others would stay where they are, ever more certain.
         """
-        gain = [_dot(line, row) for line in self._covariance]
-        for _ in row:
+        gain = [sum(map(mul, line, row)) for line in self._covariance]
+        for _ in row if min(self._shares) <= 0 else ():
             held = [
                 i
-                for i, (share, g) in enumerate(zip(self._shares, gain, strict=True))
-                if share <= 0 and g * residual < 0 and row[i] != 0
+                for i, share in enumerate(self._shares)
+                if share <= 0 and gain[i] * residual < 0 and row[i] != 0
             ]
             if not held:
                 break
             for i in held:
                 row[i] = 0.0
-            gain = [_dot(line, row) for line in self._covariance]
+            gain = [sum(map(mul, line, row)) for line in self._covariance]
         return gain
 
     def _follow(self, deviation: float) -> float:
@@ -112,10 +112,10 @@ class CoefficientFit:
         self._shares = [
             share + g * weight * residual for share, g in zip(self._shares, gain, strict=True)
         ]
-        for i, line in enumerate(self._covariance):
-            for j in range(i, size):
-                value = (line[j] - gain[i] * gain[j] * weight) / forgetting
-                line[j] = self._covariance[j][i] = value
+        self._covariance = [
+            [(c - g * h * weight) / forgetting for c, h in zip(line, gain, strict=True)]
+            for line, g in zip(self._covariance, gain, strict=True)
+        ]
 
     def _project(self) -> None:
         """Move to the best coefficients that are not negative.
@@ -123,10 +123,10 @@ class CoefficientFit:
         Holding one at 0 moves the others by what the measurements say of them together.
         """
         for _ in self._shares:
-            lowest = min(range(len(self._shares)), key=self._shares.__getitem__)
-            below = self._shares[lowest]
+            below = min(self._shares)
             if below >= 0:
                 return
+            lowest = self._shares.index(below)
             line = self._covariance[lowest]
             variance = line[lowest]
             if variance <= 0:

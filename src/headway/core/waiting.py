@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from headway.core.admission import Arrival
 from headway.core.backlog import QueuedRequest
+from headway.core.expiry import Expiry
 from headway.core.lane import Lane, merged_tier
 from headway.core.need import Need, shortage
 from headway.core.promotion import Promotions, target_rank
-from headway.core.sorted_items import SortedItems
 from headway.core.tier import Tiers
 from headway.core.wait import WaitEstimate
 
@@ -44,8 +44,7 @@ class Waiting:
         self._by_tier = by_tier
         self._depths = [0] * len(tiers)
         self._bounds = Need(bounds.requests, bounds.tokens)
-        self._expiry: SortedItems[str] = SortedItems()
-        self._sequence = 0
+        self._expiry = Expiry(len(self.lanes))
         self._tokens = 0
         backlogs = [lane.backlog for lane in self.lanes]
         self._below = [backlogs[:index:-1] for index in range(len(backlogs))]
@@ -113,8 +112,7 @@ class Waiting:
             self.promotions.watch(entry, lane.cost_ahead(entry), lane.served, entry.arrival)
         lane.join(entry)
         if expires_at is not None:
-            self._sequence += 1
-            self._expiry.push(entry.request_id, expires_at, self._sequence)
+            self._expiry.add(entry.request_id, index, expires_at)
         self._entries[entry.request_id] = entry
         self._depths[entry.rank] += 1
         self._tokens += entry.tokens
@@ -122,7 +120,7 @@ class Waiting:
     def send(self, index: int, now: float) -> QueuedRequest:
         """Take out the request of a lane that leaves next."""
         entry = self.lanes[index].send(now)
-        self._forget(entry)
+        self._forget(entry, index)
         return entry
 
     def remove(self, request_id: str) -> bool:
@@ -130,8 +128,9 @@ class Waiting:
         entry = self._entries.get(request_id)
         if entry is None:
             return False
-        self.lane(entry).leave(entry)
-        self._forget(entry)
+        index = self.index(entry)
+        self.lanes[index].leave(entry)
+        self._forget(entry, index)
         return True
 
     def move(self, request_id: str, rank: int, now: float) -> bool:
@@ -175,13 +174,14 @@ class Waiting:
             return look
         return expiry[0] if look is None else min(expiry[0], look)
 
-    def _forget(self, entry: QueuedRequest) -> None:
-        index = self.index(entry)
+    def _forget(self, entry: QueuedRequest, index: int) -> None:
         self.backlogged[index] = self.lanes[index].backlog.requests > 0
-        del self._entries[entry.request_id]
-        self._expiry.remove(entry.request_id)
+        request_id = entry.request_id
+        del self._entries[request_id]
+        # One that was promoted expires as what it was when it came.
+        self._expiry.remove(request_id, index + entry.promoted)
         if entry.deadline is not None:
-            self.promotions.forget(entry.request_id)
+            self.promotions.forget(request_id)
         self._depths[entry.rank] -= 1
         self._tokens -= entry.tokens
 
@@ -191,6 +191,7 @@ class Waiting:
         assert sum(lane.backlog.tokens for lane in self.lanes) == self._tokens, "tokens are lost"
         assert sum(lane.backlog.requests for lane in self.lanes) == len(self), "one is lost"
         assert len(self._expiry) <= len(self), "an expired request is left over"
+        self._expiry.check_integrity()
         assert len(self.promotions) <= len(self), "a promotion is left over"
         for backlogged, lane in zip(self.backlogged, self.lanes, strict=True):
             assert backlogged == (lane.backlog.requests > 0), f"{lane.tier.name} is empty, or not"

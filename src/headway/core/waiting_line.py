@@ -167,15 +167,15 @@ class WaitingLine:
 
     def charge(self, sequence: Sequence, start: int, end: int) -> float:
         """Charge for computing the tokens `start` to `end`. Returns the charge."""
-        if end - start == 1 and start >= sequence.num_prompt_tokens:
-            return self.charge_decodes(sequence, 1)
-        return self._charge(sequence, self._prices.prefill * (end - start))
+        is_decode = end - start == 1 and start >= sequence.num_prompt_tokens
+        cost = self._prices.decode if is_decode else self._prices.prefill * (end - start)
+        tenant = sequence.tenant if self._by_tenant else ""
+        self._queue.draw(sequence.sequence_id, tenant, cost, sequence.weight)
+        return cost
 
     def charge_decodes(self, sequence: Sequence, number: int) -> float:
         """Charge for several decodes, one after the other. Returns the charge."""
-        return self._charge(sequence, self._prices.decode * number)
-
-    def _charge(self, sequence: Sequence, cost: float) -> float:
+        cost = self._prices.decode * number
         self._queue.draw(sequence.sequence_id, self._tenant(sequence), cost, sequence.weight)
         return cost
 

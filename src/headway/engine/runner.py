@@ -6,14 +6,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headway.engine.sampling_params import SamplingParams
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceSlice:
-    """The tokens of one sequence that one iteration computes.
+class SequenceSlice(NamedTuple):
+    """The tokens of one sequence that one iteration computes. A tuple: a step makes hundreds.
 
     `token_ids` are all tokens of the sequence so far (prompt, then output); this slice computes
     positions `start` to `end` (exclusive), whose KV goes to the blocks of `block_table`. When

@@ -7,6 +7,7 @@ the step computed. The plan decides, this file only keeps the books.
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from headway.core.batching import plan_step
 from headway.core.cost import Prices
@@ -36,13 +37,15 @@ class ScheduledStep:
     """When it was planned."""
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(NamedTuple):
     """What a step brought one sequence: a token, or an error that ended it."""
 
     sequence: Sequence
     token: SampledToken | None = None
     error: str | None = None
+
+
+NOTHING_BANNED: frozenset[int] = frozenset()
 
 
 class Scheduler:
@@ -150,7 +153,9 @@ class Scheduler:
         if not self._sequences:
             return None
         self._books.wake(now, idle=not self._running)
-        plan = plan_step(self.step_input(now), self.limits)
+        return self._carry_out(plan_step(self.step_input(now), self.limits), now)
+
+    def _carry_out(self, plan: StepPlan, now: float) -> ScheduledStep:
         self._apply(plan, now)
         self._step += 1
         self._count(plan)
@@ -257,23 +262,24 @@ class Scheduler:
         self._stats.num_prefix_hits += item.start
 
     def _slice(self, item: Item) -> SequenceSlice:
-        sequence = self._sequences[item.sequence_id]
-        params = sequence.request.params
-        end = sequence.num_computed + item.num_tokens
-        banned: frozenset[int] = frozenset()
-        if sequence.num_output_tokens < params.min_tokens:
+        sequence_id, num_tokens = item.sequence_id, item.num_tokens
+        sequence = self._sequences[sequence_id]
+        params, token_ids = sequence.request.params, sequence.token_ids
+        start, num_known = sequence.num_computed, len(token_ids)
+        banned = NOTHING_BANNED
+        if num_known - sequence.num_prompt_tokens < params.min_tokens:
             banned = stop_token_ids(sequence, self._eos_token_ids)
         return SequenceSlice(
-            sequence_id=sequence.sequence_id,
-            token_ids=sequence.token_ids,
-            num_prompt_tokens=sequence.num_prompt_tokens,
-            start=sequence.num_computed,
-            end=end,
-            block_table=self.kv.block_table(sequence.sequence_id),
-            sample=end == len(sequence.token_ids),
-            params=params,
-            seed=sequence.seed,
-            banned_token_ids=banned,
+            sequence_id,
+            token_ids,
+            sequence.num_prompt_tokens,
+            start,
+            start + num_tokens,
+            self.kv.block_table(sequence_id),
+            start + num_tokens == num_known,
+            params,
+            sequence.seed,
+            banned,
         )
 
     def _count(self, plan: StepPlan) -> None:
@@ -295,9 +301,9 @@ class Scheduler:
         if elapsed_s is not None:
             end += elapsed_s
             self._learn(step.plan, elapsed_s)
-        advances = [self._advance(computed, result, end) for computed in step.slices]
+        found = [self._advance(computed, result, end) for computed in step.slices]
         self._books.settle(self._running.values(), self._step)
-        return [advance for advance in advances if advance.token or advance.error is not None]
+        return [advance for advance in found if advance is not None]
 
     def _learn(self, plan: StepPlan, elapsed_s: float) -> None:
         if self._predictor is not None:
@@ -306,26 +312,27 @@ class Scheduler:
             )
             self._predictor.observe(plan.features, elapsed_s)
 
-    def _advance(self, computed: SequenceSlice, result: StepResult, end: float) -> Advance:
-        sequence = self._sequences[computed.sequence_id]
-        sequence.num_computed = computed.end
+    def _advance(self, computed: SequenceSlice, result: StepResult, end: float) -> Advance | None:
+        sequence_id, token_ids, num_prompt_tokens, start, computed_to = computed[:5]
+        sequence = self._sequences[sequence_id]
+        sequence.num_computed = computed_to
         sequence.last_step = self._step
-        cost = self._lines[sequence.rank].charge(sequence, computed.start, computed.end)
-        self._books.serve(sequence.rank, cost)
-        error = result.failed.get(computed.sequence_id)
-        if error is not None:
+        rank = sequence.rank
+        self._books.serve(rank, self._lines[rank].charge(sequence, start, computed_to))
+        if result.failed and (error := result.failed.get(sequence_id)) is not None:
             self.finish(sequence, FinishReason.ERROR)
             return Advance(sequence, error=error)
-        self.kv.commit(computed.sequence_id, sequence.token_ids, computed.end)
+        self.kv.commit(sequence_id, token_ids, computed_to)
         if not computed.sample:
-            return Advance(sequence)
-        token = result.sampled[computed.sequence_id]
-        if sequence.num_output_tokens == 0:
+            return None
+        token = result.sampled[sequence_id]
+        if len(token_ids) == num_prompt_tokens:
             sequence.first_token_s = end
         sequence.latest_token_s = end
         sequence.token_ids.append(token.token_id)
         self._stats.num_generation_tokens += 1
-        self._release_followers(sequence)
+        if self._following:
+            self._release_followers(sequence)
         reason = finish_reason(sequence, self._eos_token_ids)
         if reason is not None:
             self.finish(sequence, reason)

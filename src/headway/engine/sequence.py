@@ -40,6 +40,10 @@ class Sequence:
     """Prompt tokens that the prefix cache spared at the first admission."""
     num_prompt_tokens: int = field(init=False)
     """Length of the prompt; kept, because every step asks for it, as for the next."""
+    tenant: str = field(init=False)
+    """Whose it is."""
+    weight: float = field(init=False)
+    """The tenant's."""
     max_num_tokens: int = field(init=False)
     """Most tokens that need KV: the last one generated never does."""
     finish_reason: FinishReason | None = None
@@ -47,19 +51,10 @@ class Sequence:
     """The latest answer of the prefix cache, so that nothing is hashed twice."""
 
     def __post_init__(self) -> None:
-        """Count the prompt."""
+        """Count the prompt, and keep what every step asks for."""
+        self.tenant, self.weight = self.request.tenant, self.request.weight
         self.num_prompt_tokens = len(self.request.prompt_token_ids)
         self.max_num_tokens = self.num_prompt_tokens + self.max_tokens - 1
-
-    @property
-    def tenant(self) -> str:
-        """Whose it is."""
-        return self.request.tenant
-
-    @property
-    def weight(self) -> float:
-        """The tenant's."""
-        return self.request.weight
 
     @property
     def num_tokens(self) -> int:
@@ -102,8 +97,8 @@ def stop_token_ids(sequence: Sequence, eos_token_ids: frozenset[int]) -> frozens
 
 def finish_reason(sequence: Sequence, eos_token_ids: frozenset[int]) -> FinishReason | None:
     """Return why the sequence ends with its newest token, or None. Knows no stop strings."""
-    params, last = sequence.request.params, sequence.token_ids[-1]
-    num_output_tokens = sequence.num_output_tokens
+    params, token_ids = sequence.request.params, sequence.token_ids
+    num_output_tokens, last = len(token_ids) - sequence.num_prompt_tokens, token_ids[-1]
     stops = last in params.stop_token_ids or (last in eos_token_ids and not params.ignore_eos)
     if stops and num_output_tokens >= params.min_tokens:
         return FinishReason.STOP

@@ -61,15 +61,16 @@ def free_credits(
     as less urgent requests there can give way: those beyond what floors keep. It fits, too, while
     its own tier has less there than its floor keeps (`kept`, from `floor_slots`).
     """
-    total = sum(inflight)
-    overcommit = max(0, ceilings[0] - limit)
+    overcommit = ceilings[0] - limit if ceilings[0] > limit else 0
     free: list[int] = []
     room = limit + overcommit
-    for rank, own in enumerate(inflight):
-        lower = sum(inflight[rank + 1 :]) - sum(kept[rank + 1 :])
-        extra = min(overcommit, max(0, lower))
-        room = min(room, limit + extra - total)
-        for above in range(1, rank + 1):
-            room = min(room, ceilings[above] + extra - sum(inflight[above:]))
-        free.append(max(0, room, kept[rank] - own))
+    lower, lower_kept = sum(inflight), sum(kept)
+    tightest = limit - lower
+    for own, ceiling, own_kept in zip(inflight, ceilings, kept, strict=True):
+        tightest = min(tightest, ceiling - lower)
+        lower -= own
+        lower_kept -= own_kept
+        extra = min(overcommit, max(0, lower - lower_kept))
+        room = min(room, tightest + extra)
+        free.append(max(0, room, own_kept - own))
     return free

@@ -46,8 +46,8 @@ _MORE, _LAST = SampledToken(0), SampledToken(_EOS)
 
 @dataclass(slots=True, eq=False)
 class _Live:
-    request: SimRequest
     sequence: Sequence
+    num_output_tokens: int
     num_seen: int = 0
     """Tokens that were ever computed for it."""
 
@@ -62,7 +62,9 @@ class _Steady:
     context: int
     """Tokens that the next step attends to."""
     num_left: int
-    """Steps until one of them has its last token or blocks might run out."""
+    """Steps until one of them has its last token."""
+    num_fitting: int
+    """Steps until blocks might run out."""
     unbounded: bool
     """Whether the time of a step matters to none of them."""
     ends: list[float] = field(default_factory=list)
@@ -116,6 +118,7 @@ class HeadwayScheduler:
         self._live: dict[str, _Live] = {}
         self._may_repeat = setup.may_repeat
         self._steady: _Steady | None = None
+        self._somebody_left = False
         self._told: list[Repeated] = []
         self._arrivals = count()
         self._num_recomputed = 0
@@ -124,13 +127,14 @@ class HeadwayScheduler:
         """See `StepScheduler`."""
         self._close()
         sequence = _sequence(request, next(self._arrivals), self._tiers, now)
-        self._live[request.request_id] = _Live(request, sequence)
+        self._live[request.request_id] = _Live(sequence, request.num_output_tokens)
         self._scheduler.add([sequence], now)
 
     def abort(self, request_id: str) -> None:
         """See `StepScheduler`."""
         if request_id in self._live:
             self._close()
+            self._somebody_left = True
             del self._live[request_id]
             self._scheduler.abort(request_id)
 
@@ -143,6 +147,9 @@ class HeadwayScheduler:
         step = self._scheduler.schedule(now)
         if step is None:
             return None
+        return self._planned(step)
+
+    def _planned(self, step: ScheduledStep) -> SimStep:
         return SimStep(
             features=step.plan.features,
             num_tokens=self._count(step.slices),
@@ -160,10 +167,18 @@ class HeadwayScheduler:
             return ()
         planned = step.token
         assert isinstance(planned, ScheduledStep), "a step of another policy"
-        slices = [each for each in planned.slices if each.sequence_id in self._live]
-        if len(slices) < len(planned.slices):
-            planned = replace(planned, slices=tuple(slices))
-        sampled = {each.sequence_id: self._token(each) for each in slices if each.sample}
+        live = self._live
+        if self._somebody_left:
+            self._somebody_left = False
+            left = tuple(each for each in planned.slices if each.sequence_id in live)
+            planned = replace(planned, slices=left)
+        sampled = {}
+        for each in planned.slices:
+            if each.sample:
+                # The model ends an answer at its true length.
+                num_output = each.end - each.num_prompt_tokens + 1
+                ends = num_output >= live[each.sequence_id].num_output_tokens
+                sampled[each.sequence_id] = _LAST if ends else _MORE
         emissions = []
         advances = self._scheduler.update(planned, StepResult(sampled=sampled), step_s)
         if self._pace.follow():
@@ -171,9 +186,9 @@ class HeadwayScheduler:
         for advance in advances:
             sequence = advance.sequence
             if sequence.finish_reason is None:
-                emissions.append(Emission(sequence.sequence_id, finished=False))
+                emissions.append(Emission(sequence.sequence_id, False))
                 continue
-            del self._live[sequence.sequence_id]
+            del live[sequence.sequence_id]
             emissions.append(
                 Emission(sequence.sequence_id, True, sequence.num_cached, sequence.preemptions)
             )
@@ -185,15 +200,18 @@ class HeadwayScheduler:
         """Return the step if it is one more token for each that runs, whatever else there is.
 
         Then the plan would have been that, too: nobody waits, blocks are there for all, and the
-        time is within any bound.
+        time is within any bound. It is booked with others unless it is the last of somebody.
         """
         steady = self._steady if self._steady is not None else self._find_steady()
-        if steady is None or steady.num_left == 0:
+        if steady is None or steady.num_fitting == 0:
             return None
         features = steady.features()
         predicted_s = self._predictor.predict(features)
         if not (steady.unbounded or fits_any_bound(predicted_s, self._scheduler.limits)):
             return None
+        if steady.num_left == 0:
+            self._close()
+            return self._planned(self._scheduler.schedule_alike(features, now))
         self._steady = steady
         steady.in_flight = True
         return SimStep(
@@ -212,14 +230,14 @@ class HeadwayScheduler:
         if not sequences or num_each == 0 or len(sequences) > self._options.max_num_batched_tokens:
             return None
         tokens = [0] * len(self._tiers)
-        num_left, context = num_each, 0
+        lasts, context = [], 0
         for sequence in sequences:
             tokens[sequence.rank] += 1
             context += sequence.num_computed
-            request = self._live[sequence.sequence_id].request
-            num_left = min(num_left, request.num_output_tokens - sequence.num_output_tokens - 1)
+            known = sequence.num_prompt_tokens + self._live[sequence.sequence_id].num_output_tokens
+            lasts.append(known - len(sequence.token_ids))
         unbounded = tokens[0] == len(sequences)
-        return _Steady(sequences, tuple(tokens), context, num_left, unbounded)
+        return _Steady(sequences, tuple(tokens), context, min(lasts) - 1, num_each, unbounded)
 
     def _repeated(self, step: SimStep, now: float, step_s: float) -> None:
         """A step is over that was one more token for each."""
@@ -229,6 +247,7 @@ class HeadwayScheduler:
         steady.in_flight = False
         steady.ends.append(now)
         steady.num_left -= 1
+        steady.num_fitting -= 1
         steady.context += len(steady.sequences)
         steady.latest_s = step.token + step_s
         self._scheduler.learn(step.features, step_s)
@@ -303,21 +322,17 @@ class HeadwayScheduler:
         min_step_s = min([limits.min_step_s, *(SHARE_OF_PACE * pace for pace in paces)])
         return replace(limits, tiers=kept, min_step_s=min_step_s)
 
-    def _token(self, computed: SequenceSlice) -> SampledToken:
-        """The model ends an answer at its true length."""
-        live = self._live[computed.sequence_id]
-        ends = live.sequence.num_output_tokens + 1 >= live.request.num_output_tokens
-        return _LAST if ends else _MORE
-
     def _count(self, slices: Seq[SequenceSlice]) -> tuple[int, ...]:
         """Count a step's tokens by rank, and those that were computed before."""
         tokens = [0] * len(self._tiers)
         for each in slices:
             live = self._live[each.sequence_id]
-            tokens[live.request.rank] += each.end - each.start
-            if each.start < live.num_seen:
-                self._num_recomputed += min(each.end, live.num_seen) - each.start
-            live.num_seen = max(live.num_seen, each.end)
+            start, end, seen = each.start, each.end, live.num_seen
+            tokens[live.sequence.rank] += end - start
+            if start < seen:
+                self._num_recomputed += min(end, seen) - start
+            if end > seen:
+                live.num_seen = end
         return tuple(tokens)
 
 

@@ -1,14 +1,13 @@
 """What does a simulated node do between two steps?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from headway.sim.cost_model import CostModel, StepNoise
 from headway.sim.scheduler import Emission, Repeated, Repeats, SimRequest, SimStep, StepScheduler
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(NamedTuple):
     """A step under way."""
 
     step: SimStep

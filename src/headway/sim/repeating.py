@@ -4,8 +4,11 @@ The engine's scheduler with a short cut for virtual time. While all that runs ar
 waits, each step is one more token of each; a simulation need not plan it to know that.
 """
 
+from operator import attrgetter
+
 from headway.core.predictor import StepFeatures
-from headway.engine.scheduler import Scheduler
+from headway.core.step import Item, StepPlan
+from headway.engine.scheduler import ScheduledStep, Scheduler
 from headway.engine.sequence import Sequence
 
 
@@ -18,6 +21,12 @@ class RepeatingScheduler(Scheduler):
         running = tuple(self._running.values()) if idle else ()
         most = self._max_preemptions
         return running if all(s.decodes and s.preemptions < most for s in running) else ()
+
+    def schedule_alike(self, features: StepFeatures, now: float) -> ScheduledStep:
+        """Do what `schedule` would, while all are `steady` and one token more is due of each."""
+        running = sorted(self._running.values(), key=attrgetter("rank", "last_step", "arrival"))
+        items = tuple(Item(s.sequence_id, 1, s.num_computed) for s in running)
+        return self._carry_out(StepPlan(items, (), features), now)
 
     def learn(self, features: StepFeatures, elapsed_s: float) -> None:
         """Let the predictor learn from the time of a step that is booked later."""

@@ -6,7 +6,7 @@ from the cost model, and tells `done` when it is over.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from headway.core.predictor import StepFeatures
 from headway.core.tier import Tiers
@@ -45,8 +45,7 @@ class EngineShape:
     enable_prefix_caching: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SimStep:
+class SimStep(NamedTuple):
     """What one step computes."""
 
     features: StepFeatures
@@ -66,8 +65,7 @@ class SimStep:
     """How many times as long it may really take before it is late."""
 
 
-@dataclass(frozen=True, slots=True)
-class Emission:
+class Emission(NamedTuple):
     """One token that a step brought a request."""
 
     request_id: str
