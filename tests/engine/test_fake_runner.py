@@ -1,7 +1,5 @@
 """Does the fake runner notice what it is there to notice?"""
 
-from dataclasses import replace
-
 import pytest
 
 from headway.engine.fake_runner import FakeRunner
@@ -46,7 +44,7 @@ def test_a_block_of_somebody_else_is_noticed() -> None:
     """The same tokens after another beginning are not the same KV."""
     runner = FakeRunner()
     runner.execute([part(0, 32, (0, 1, 2))], [])
-    other = replace(part(0, 16, (0, 1, 2), "b"), token_ids=prompt_tokens(40, seed=1))
+    other = part(0, 16, (0, 1, 2), "b")._replace(token_ids=prompt_tokens(40, seed=1))
     runner.execute([other], [])
     with pytest.raises(RuntimeError, match="block 0 holds other tokens"):
         runner.execute([part(32, 40, (0, 1, 2))], [])
@@ -75,7 +73,7 @@ def test_seeds_matter_only_when_sampling() -> None:
     def draw(temperature: float, seed: int, banned: frozenset[int] = frozenset()) -> int:
         drawn = part(0, 40, (0, 1, 2))
         params = SamplingParams(temperature=temperature)
-        drawn = replace(drawn, params=params, seed=seed, banned_token_ids=banned)
+        drawn = drawn._replace(params=params, seed=seed, banned_token_ids=banned)
         return FakeRunner().execute([drawn], []).sampled["a"].token_id
 
     assert draw(0.0, 1) == draw(0.0, 2)

@@ -1,7 +1,6 @@
 """Does a step depend on its own sequences alone, whatever the cache holds?"""
 
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +112,7 @@ def test_shared_prefix_blocks(model: Path) -> None:
 def test_nothing_to_do(model: Path) -> None:
     runner = _runner(model)
     assert runner.execute([], []) == StepResult()
-    part = replace(sequences_for([[1, 2, 3]], 1, BLOCK)[0].slice(2), sample=False)
+    part = sequences_for([[1, 2, 3]], 1, BLOCK)[0].slice(2)._replace(sample=False)
     assert runner.execute([part], []) == StepResult()
 
 

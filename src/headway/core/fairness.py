@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from itertools import chain
 
 from headway.core.service import Account, Queued, ServiceLedger
-from headway.core.sorted_items import SPARE, SortedItems, drop_left, in_order, to_first
+from headway.core.sorted_items import SortedItems, in_order, let_go
 
 
 class FairQueue:
@@ -59,18 +59,13 @@ class FairQueue:
         service = self._service
         account = service.account(tenant)
         if not account.num_waiting:
-            service.advance(self._first())
+            service.advance(self._waiting.first)
             # Who was forgotten just now, owing nothing, starts like anybody new.
             account = service.account(tenant)
             service.begin_waiting(account)
         self._sequence += 1
-        queued = self._queued[request_id] = (
-            key,
-            self._sequence,
-            request_id,
-            account,
-            cost / weight,
-        )
+        queued = (key, self._sequence, request_id, account, cost / weight)
+        self._queued[request_id] = queued
         account.num_waiting += 1
         heappush(account.line, queued)
         if account.line[0] is queued:
@@ -85,7 +80,7 @@ class FairQueue:
         """Take out the next request and return it, or None. Charging is the caller's."""
         request_id = self.peek()
         if request_id is not None:
-            self._service.advance(self._first())
+            self._service.advance(self._waiting.first)
             self.remove(request_id)
         return request_id
 
@@ -94,9 +89,8 @@ class FairQueue:
         first = self._waiting.first
         if first is None:
             return None
-        queued = first[2].line[0]
-        _, _, request_id, account, share = queued
-        self._service.advance(account)
+        _, _, request_id, account, share = queued = first[2].line[0]
+        self._service.advance(first)
         self._service.reserve(request_id, account, share)
         del self._queued[request_id]
         self._leave(queued)
@@ -111,17 +105,13 @@ class FairQueue:
 
     def _leave(self, queued: Queued) -> None:
         account = queued[3]
-        line = account.line
         account.num_waiting -= 1
-        if not account.num_waiting:
+        if account.num_waiting:
+            let_go(queued, account.line, self._queued, account.num_waiting)
+            self._place(account)
+        else:
             self._waiting.remove(account)
             self._service.end_waiting(account)
-            return
-        if line[0] is queued:
-            to_first(line, self._queued)
-        elif len(line) > 2 * account.num_waiting + SPARE:
-            drop_left(line, self._queued)
-        self._place(account)
 
     def charge(self, tenant: str, cost: float, weight: float = 1.0) -> None:
         """Count service given to the tenant; a negative cost is a refund."""
@@ -180,10 +170,6 @@ class FairQueue:
             yield queued[2]
             if following := next(line, None):
                 heappush(begun, (tag + queued[4], following[1], following, line))
-
-    def _first(self) -> Account | None:
-        first = self._waiting.first
-        return None if first is None else first[2]
 
     def _place(self, account: Account) -> None:
         """Put a waiting tenant where its tag and its head request belong."""

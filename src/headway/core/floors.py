@@ -22,6 +22,7 @@ class FloorLedger:
         if not (isfinite(quantum) and quantum > 0):
             raise ValueError(f"quantum must be above 0, got {quantum}")
         self._floors = tuple(floors)
+        self._guaranteed = [(rank, floor) for rank, floor in enumerate(floors) if floor > 0]
         self._quantum = quantum
         self.deficits = [0.0] * len(self._floors)
         """What each rank is owed, in cost units; callers only read it."""
@@ -56,7 +57,7 @@ class FloorLedger:
     ) -> None:
         """Account for service of one rank; otherwise as `settle`."""
         deficits = self.deficits
-        for other, floor in enumerate(self._floors):
+        for other, floor in self._guaranteed:
             if not backlogged[other]:
                 deficits[other] = 0.0
             elif not (blocked and blocked[other]):
@@ -80,11 +81,8 @@ class FloorLedger:
 
     def owed(self) -> tuple[int, ...]:
         """Return the ranks with a floor that are owed at least the quantum, the most owed first."""
-        owed = [
-            rank
-            for rank, floor in enumerate(self._floors)
-            if floor > 0 and self.deficits[rank] >= self._quantum
-        ]
+        deficits, quantum = self.deficits, self._quantum
+        owed = [rank for rank, _ in self._guaranteed if deficits[rank] >= quantum]
         if len(owed) > 1:
-            owed.sort(key=lambda rank: (-self.deficits[rank], rank))
+            owed.sort(key=lambda rank: (-deficits[rank], rank))
         return tuple(owed)

@@ -62,12 +62,12 @@ class ServiceLedger:
             account = self._accounts[tenant] = Account(tenant, self.virtual_time)
         return account
 
-    def advance(self, first: Account | None) -> None:
-        """Move the virtual time up to the service of `first`, who goes next; None: nobody waits.
+    def advance(self, first: tuple[float, int, Account] | None) -> None:
+        """Move the virtual time up to the service of who is `first` in line; None: nobody waits.
 
         After a lull everybody starts level with the tenant that was served most.
         """
-        served = self._most_served if first is None else first.served
+        served = self._most_served if first is None else first[2].served
         if served > self.virtual_time:
             self.virtual_time = served
         while (idle := self._idle.first) and idle[0] <= self.virtual_time:

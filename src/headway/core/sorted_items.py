@@ -71,11 +71,8 @@ class SortedItems(Generic[Item]):
         entry = entries.pop(item, None)
         if entry is None:
             return False
-        if entry is self.first:
-            to_first(heap, entries)
-            self.first = heap[0] if heap else None
-        elif len(heap) > 2 * len(entries) + SPARE:
-            drop_left(heap, entries)
+        let_go(entry, heap, entries, len(entries))
+        self.first = heap[0] if heap else None
         return True
 
     def in_order(self) -> Iterator[tuple[float, int, Item]]:
@@ -93,6 +90,14 @@ def to_first(heap: list[Entry], held: Mapping[Any, Entry]) -> None:
     """Let an entry come first that is the one held for its item."""
     while heap and held.get(heap[0][2]) is not heap[0]:
         heappop(heap)
+
+
+def let_go(entry: Entry, heap: list[Entry], held: Mapping[Any, Entry], num_held: int) -> None:
+    """Note that an entry is not held any more, of which `num_held` others in the heap are."""
+    if heap[0] is entry:
+        to_first(heap, held)
+    elif len(heap) > 2 * num_held + SPARE:
+        drop_left(heap, held)
 
 
 def drop_left(heap: list[Entry], held: Mapping[Any, Entry]) -> None:

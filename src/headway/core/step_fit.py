@@ -112,10 +112,11 @@ class CoefficientFit:
         self._shares = [
             share + g * weight * residual for share, g in zip(self._shares, gain, strict=True)
         ]
-        self._covariance = [
-            [(c - g * h * weight) / forgetting for c, h in zip(line, gain, strict=True)]
-            for line, g in zip(self._covariance, gain, strict=True)
-        ]
+        covariance = self._covariance
+        for i, line in enumerate(covariance):
+            g = gain[i]
+            for j in range(i, size):
+                line[j] = covariance[j][i] = (line[j] - g * gain[j] * weight) / forgetting
 
     def _project(self) -> None:
         """Move to the best coefficients that are not negative.

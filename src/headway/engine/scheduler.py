@@ -153,9 +153,7 @@ class Scheduler:
         if not self._sequences:
             return None
         self._books.wake(now, idle=not self._running)
-        return self._carry_out(plan_step(self.step_input(now), self.limits), now)
-
-    def _carry_out(self, plan: StepPlan, now: float) -> ScheduledStep:
+        plan = plan_step(self.step_input(now), self.limits)
         self._apply(plan, now)
         self._step += 1
         self._count(plan)
@@ -178,7 +176,8 @@ class Scheduler:
         )
 
     def _residents(self, now: float) -> tuple[Resident, ...]:
-        most, residents = self._max_preemptions, []
+        # Made directly: hundreds a step, and a named tuple's own constructor is a call more.
+        new, most, residents = tuple.__new__, self._max_preemptions, []
         targets = [tier.target if tier.target.is_paced else None for tier in self.limits.tiers]
         for s in self._running.values():
             num_tokens, due_s = len(s.token_ids), inf
@@ -187,16 +186,20 @@ class Scheduler:
                 due_at = next_token_due(target, s.first_token_s, s.latest_token_s, num_output)
                 due_s = due_at - now
             residents.append(
-                Resident(
-                    s.sequence_id,
-                    s.rank,
-                    s.arrival,
-                    num_tokens,
-                    s.num_computed,
-                    s.max_num_tokens,
-                    s.last_step,
-                    s.preemptions >= most,
-                    due_s,
+                new(
+                    Resident,
+                    (
+                        s.sequence_id,
+                        s.rank,
+                        s.arrival,
+                        num_tokens,
+                        s.num_computed,
+                        s.max_num_tokens,
+                        s.last_step,
+                        s.preemptions >= most,
+                        due_s,
+                        False,
+                    ),
                 )
             )
         return tuple(residents)

@@ -9,6 +9,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import inf
+from operator import attrgetter
 
 from headway.core.budget import fits_any_bound
 from headway.core.ordering import order_key
@@ -147,9 +148,6 @@ class HeadwayScheduler:
         step = self._scheduler.schedule(now)
         if step is None:
             return None
-        return self._planned(step)
-
-    def _planned(self, step: ScheduledStep) -> SimStep:
         return SimStep(
             features=step.plan.features,
             num_tokens=self._count(step.slices),
@@ -163,8 +161,7 @@ class HeadwayScheduler:
     def done(self, step: SimStep, now: float, step_s: float) -> Seq[Emission]:
         """See `StepScheduler`."""
         if step.is_repeat:
-            self._repeated(step, now, step_s)
-            return ()
+            return self._repeated(step, now, step_s)
         planned = step.token
         assert isinstance(planned, ScheduledStep), "a step of another policy"
         live = self._live
@@ -200,7 +197,7 @@ class HeadwayScheduler:
         """Return the step if it is one more token for each that runs, whatever else there is.
 
         Then the plan would have been that, too: nobody waits, blocks are there for all, and the
-        time is within any bound. It is booked with others unless it is the last of somebody.
+        time is within any bound.
         """
         steady = self._steady if self._steady is not None else self._find_steady()
         if steady is None or steady.num_fitting == 0:
@@ -209,9 +206,6 @@ class HeadwayScheduler:
         predicted_s = self._predictor.predict(features)
         if not (steady.unbounded or fits_any_bound(predicted_s, self._scheduler.limits)):
             return None
-        if steady.num_left == 0:
-            self._close()
-            return self._planned(self._scheduler.schedule_alike(features, now))
         self._steady = steady
         steady.in_flight = True
         return SimStep(
@@ -239,12 +233,14 @@ class HeadwayScheduler:
         unbounded = tokens[0] == len(sequences)
         return _Steady(sequences, tuple(tokens), context, min(lasts) - 1, num_each, unbounded)
 
-    def _repeated(self, step: SimStep, now: float, step_s: float) -> None:
-        """A step is over that was one more token for each."""
+    def _repeated(self, step: SimStep, now: float, step_s: float) -> Seq[Emission]:
+        """A step is over that was one more token for each; return whose last it brought."""
         steady = self._steady
         assert steady is not None, "a step of another policy"
         assert isinstance(step.token, float), "a repeated step knows when it began"
         steady.in_flight = False
+        if steady.num_left == 0:
+            self._book(steady)
         steady.ends.append(now)
         steady.num_left -= 1
         steady.num_fitting -= 1
@@ -253,8 +249,24 @@ class HeadwayScheduler:
         self._scheduler.learn(step.features, step_s)
         if self._pace.follow():
             self._scheduler.limits = self._limits()
+        if steady.num_left < 0:
+            return self._book_last(steady)
         if steady.closed:
             self._close()
+        return ()
+
+    def _book_last(self, steady: _Steady) -> Seq[Emission]:
+        """Book the step that has ended alone: it was the last of somebody."""
+        self._steady = None
+        ending = []
+        for sequence in sorted(steady.sequences, key=attrgetter("rank", "last_step", "arrival")):
+            live = self._live.get(sequence.sequence_id)
+            if live is not None and sequence.num_output_tokens + 1 == live.num_output_tokens:
+                ending.append(sequence)
+        self._book(steady, ending)
+        for sequence in ending:
+            del self._live[sequence.sequence_id]
+        return [Emission(s.sequence_id, True, s.num_cached, s.preemptions) for s in ending]
 
     def _close(self) -> None:
         """Something else happens: what is under way ends as it began, and is the last of it."""
@@ -276,10 +288,10 @@ class HeadwayScheduler:
                 computed = sequence.num_computed
                 self._kv.grow(sequence.sequence_id, computed, computed + 1)
 
-    def _book(self, steady: _Steady) -> None:
+    def _book(self, steady: _Steady, ending: Seq[Sequence] = ()) -> None:
         if not steady.ends:
             return
-        self._scheduler.repeat(len(steady.ends), steady.latest_s)
+        self._scheduler.repeat(len(steady.ends), steady.latest_s, ending)
         alive = [s for s in steady.sequences if s.sequence_id in self._live]
         for sequence in alive:
             live = self._live[sequence.sequence_id]

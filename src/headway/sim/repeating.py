@@ -4,11 +4,11 @@ The engine's scheduler with a short cut for virtual time. While all that runs ar
 waits, each step is one more token of each; a simulation need not plan it to know that.
 """
 
-from operator import attrgetter
+from collections.abc import Iterable
 
 from headway.core.predictor import StepFeatures
-from headway.core.step import Item, StepPlan
-from headway.engine.scheduler import ScheduledStep, Scheduler
+from headway.engine.request import FinishReason
+from headway.engine.scheduler import Scheduler
 from headway.engine.sequence import Sequence
 
 
@@ -22,12 +22,6 @@ class RepeatingScheduler(Scheduler):
         most = self._max_preemptions
         return running if all(s.decodes and s.preemptions < most for s in running) else ()
 
-    def schedule_alike(self, features: StepFeatures, now: float) -> ScheduledStep:
-        """Do what `schedule` would, while all are `steady` and one token more is due of each."""
-        running = sorted(self._running.values(), key=attrgetter("rank", "last_step", "arrival"))
-        items = tuple(Item(s.sequence_id, 1, s.num_computed) for s in running)
-        return self._carry_out(StepPlan(items, (), features), now)
-
     def learn(self, features: StepFeatures, elapsed_s: float) -> None:
         """Let the predictor learn from the time of a step that is booked later."""
         assert self._predictor is not None, "simulated steps are bounded in time"
@@ -35,10 +29,10 @@ class RepeatingScheduler(Scheduler):
         self._stats.count_prediction(elapsed_s, predicted_s, self._predictor.safety)
         self._predictor.observe(features, elapsed_s)
 
-    def repeat(self, num_steps: int, end: float) -> None:
+    def repeat(self, num_steps: int, end: float, ending: Iterable[Sequence] = ()) -> None:
         """Book, while all are `steady`, steps of one token for each, the last of which ended `end`.
 
-        The tokens are 0, and end nobody.
+        The tokens are 0, and end nobody but those of `ending`.
         """
         self._step += num_steps
         self._stats.count_decodes(num_steps, len(self._running))
@@ -51,4 +45,6 @@ class RepeatingScheduler(Scheduler):
             sequence.last_step, sequence.latest_token_s = self._step, end
             cost = self._lines[sequence.rank].charge_decodes(sequence, num_steps)
             self._books.serve(sequence.rank, cost)
+        for sequence in ending:
+            self.finish(sequence, FinishReason.STOP)
         self._books.settle(self._running.values(), self._step)

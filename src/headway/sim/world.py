@@ -219,8 +219,11 @@ class World:
         self.recorder.step(running, now)
         ended = False
         calls = [self._calls[emission.request_id] for emission in emissions]
-        self.gateway.tokens(calls, now)
-        self.recorder.tokens(calls, now)
+        if not running.step.is_repeat:
+            self.gateway.tokens(calls, now)
+            self.recorder.tokens(calls, now)
+        elif calls:
+            self._deliver(node)
         for emission, call in zip(emissions, calls, strict=True):
             if emission.finished:
                 ended = True
