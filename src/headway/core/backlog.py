@@ -4,7 +4,6 @@ A tenant's *share* is the larger of its shares of the two bounds, requests and t
 its weight (dominant share). Room is made by the newest requests of the tenant with the largest.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from headway.core.need import Need, shortage
@@ -41,7 +40,7 @@ class _Holding:
     weight: float
     cost: float = 0.0
     tokens: int = 0
-    queued: OrderedDict[str, tuple[int, QueuedRequest]] = field(default_factory=OrderedDict)
+    queued: dict[str, tuple[int, QueuedRequest]] = field(default_factory=dict)
     """By id, with the number of its arrival; the newest last."""
 
 
@@ -71,6 +70,9 @@ class Backlog:
         """Stop counting a request that leaves the queue."""
         holding = self._holdings[entry.tenant]
         del holding.queued[entry.request_id]
+        self._uncount(holding, entry)
+
+    def _uncount(self, holding: _Holding, entry: QueuedRequest) -> None:
         self.requests -= 1
         self.tokens -= entry.tokens
         if holding.queued:
@@ -118,10 +120,11 @@ class Backlog:
             first = self._largest()
             if first is None or first[2] == spare or -first[0] <= above_share:
                 break
-            sequence, newest = next(reversed(self._holdings[first[2]].queued.values()))
+            holding = self._holdings[first[2]]
+            _, (sequence, newest) = holding.queued.popitem()
+            self._uncount(holding, newest)
             taken.append((sequence, newest))
             left = left.less([newest.tokens])
-            self.remove(newest)
         for sequence, victim in reversed(taken):
             self.add(victim, sequence)
         return [victim for _, victim in taken]

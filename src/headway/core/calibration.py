@@ -4,6 +4,7 @@ Each estimate is corrected by what became of others, so that in the long run hal
 within the p50 and nine in ten within the p90, whatever the model (`wait.py`) leaves out.
 """
 
+from itertools import chain
 from math import exp, inf
 
 from headway.core.rates import MovingRate
@@ -75,8 +76,9 @@ class WaitCounts:
         self.within_p90 = [0] * num_ranks
 
 
-_Told = tuple[int, float, Model, float]
-"""Rank, since when it waits, model, and the p90 that it was told."""
+_Told = tuple[int, float, float, *tuple[float, ...]]
+"""Rank, since when it waits, the p90 that it was told, and the model's numbers: one tuple of them
+for each waiting request, so that the garbage collector has the less to visit."""
 
 
 class WaitEstimator:
@@ -112,7 +114,7 @@ class WaitEstimator:
 
     def tell(self, request_id: str, rank: int, model: Model, p90_s: float, now: float) -> None:
         """Keep what a request was told until its wait is over."""
-        self._told[request_id] = (rank, now, model, p90_s)
+        self._told[request_id] = (rank, now, p90_s, *chain.from_iterable(model))
 
     def served(self, request_id: str, now: float) -> None:
         """The wait is over: the request leaves for a node."""
@@ -123,11 +125,12 @@ class WaitEstimator:
     def left(self, request_id: str, now: float) -> None:
         """The request leaves unserved, or for another tier."""
         told = self._told.pop(request_id, None)
-        if told is not None and now - told[1] > told[3]:
+        if told is not None and now - told[1] > told[2]:
             self._judge(told, now)
 
     def _judge(self, told: _Told, now: float) -> None:
-        rank, since, model, p90_s = told
+        rank, since, p90_s, *numbers = told
+        model = tuple(zip(numbers[::2], numbers[1::2], strict=True))
         kept = now - since <= p90_s
         self.counts.judged[rank] += 1
         self.counts.within_p90[rank] += kept
