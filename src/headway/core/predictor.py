@@ -21,6 +21,7 @@ LATE_RATE = 0.02
 SAFETY_STEP = 0.05
 """How fast the safety factor follows, in its logarithm per step."""
 START_SAFETY, MAX_SAFETY = 1.2, 2.0
+MAX_LOG_SAFETY = log(MAX_SAFETY)
 
 
 class StepFeatures(NamedTuple):
@@ -153,8 +154,8 @@ class StepTimePredictor:
         """Learn from a step. Times that are no time (0, not finite) are ignored."""
         if not (isfinite(actual_s) and actual_s > 0):
             return
-        late = actual_s > self.guarded(features)
+        late = actual_s > exp(self._log_safety) * self.coefficients.time_s(features)
         log_safety = self._log_safety + SAFETY_STEP * (late - LATE_RATE)
-        self._log_safety = min(max(log_safety, 0.0), log(MAX_SAFETY))
+        self._log_safety = min(max(log_safety, 0.0), MAX_LOG_SAFETY)
         if self._fit.learn(features.row, actual_s):
             self.coefficients = StepCoefficients(*self._fit.coefficients)

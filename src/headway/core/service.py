@@ -87,7 +87,9 @@ class ServiceLedger:
 
     def charge(self, account: Account, amount: float) -> None:
         """Count service; a negative amount is a refund."""
-        self._serve(account, amount)
+        account.served += amount
+        if account.served > self._most_served:
+            self._most_served = account.served
         self._rest(account)
 
     def reserve(self, request_id: str, account: Account, amount: float) -> None:
@@ -131,11 +133,6 @@ class ServiceLedger:
         account.reserved = account.reserved - reservation.amount if account.num_reserved else 0.0
         self.charge(account, served)
         return account
-
-    def _serve(self, account: Account, amount: float) -> None:
-        account.served += amount
-        if account.served > self._most_served:
-            self._most_served = account.served
 
     def _rest(self, account: Account) -> None:
         """Keep an account in use, put aside an idle one that is in debt, forget any other."""

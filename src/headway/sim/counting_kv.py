@@ -164,15 +164,16 @@ class CountingKV:
 
     def grow(self, request_id: str, num_computed: int, num_tokens: int) -> None:
         """Give the request blocks for `num_tokens`. Raises OutOfBlocksError."""
-        need = self.blocks_to_grow(request_id, num_computed, num_tokens)
-        if need == 0:
+        table = self._tables[request_id]
+        need = -(-num_tokens // self.block_size) - table.start - table.num_own
+        if need <= 0:
             return
         if need > self.num_available:
             text = f"{request_id} needs {need} blocks, {self.num_available} are available"
             raise OutOfBlocksError(text)
         self._evict(need - self.num_free)
         self.num_free -= need
-        self._tables[request_id].num_own += need
+        table.num_own += need
 
     def commit(self, request_id: str, token_ids: Sequence[int], num_computed: int) -> None:
         """Make what was computed findable: the part that is a named prefix by everybody."""

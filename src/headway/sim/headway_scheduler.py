@@ -98,6 +98,7 @@ class HeadwayScheduler:
         )
         self._predictor = StepTimePredictor(_measured(setup).step_time)
         self._pace = Pace(self._predictor, shape.max_num_batched_tokens)
+        self._followed = self._predictor.coefficients
         self._num_blocks = shape.num_blocks
         self._engine_stats = EngineStats(
             max_num_seqs=shape.max_num_seqs,
@@ -178,8 +179,7 @@ class HeadwayScheduler:
                 sampled[each.sequence_id] = _LAST if ends else _MORE
         emissions = []
         advances = self._scheduler.update(planned, StepResult(sampled=sampled), step_s)
-        if self._pace.follow():
-            self._scheduler.limits = self._limits()
+        self._follow_pace()
         for advance in advances:
             sequence = advance.sequence
             if sequence.finish_reason is None:
@@ -247,8 +247,7 @@ class HeadwayScheduler:
         steady.context += len(steady.sequences)
         steady.latest_s = step.token + step_s
         self._scheduler.learn(step.features, step_s)
-        if self._pace.follow():
-            self._scheduler.limits = self._limits()
+        self._follow_pace()
         if steady.num_left < 0:
             return self._book_last(steady)
         if steady.closed:
@@ -321,6 +320,14 @@ class HeadwayScheduler:
         """See `StepScheduler`."""
         self._scheduler.check_integrity()
         assert bool(self._live) == self._scheduler.has_unfinished, "a request is lost"
+
+    def _follow_pace(self) -> None:
+        """Promise what can be kept at the present pace, if the last step taught anything of it."""
+        coefficients = self._predictor.coefficients
+        if coefficients is not self._followed:
+            self._followed = coefficients
+            if self._pace.follow():
+                self._scheduler.limits = self._limits()
 
     def _limits(self) -> StepLimits:
         """What the engine makes of its measurements, or of the targets as they are configured."""

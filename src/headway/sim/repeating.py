@@ -7,9 +7,14 @@ waits, each step is one more token of each; a simulation need not plan it to kno
 from collections.abc import Iterable
 
 from headway.core.predictor import StepFeatures
+from headway.core.step import Item
 from headway.engine.request import FinishReason
+from headway.engine.runner import SequenceSlice
+from headway.engine.sampling_params import SamplingParams
 from headway.engine.scheduler import Scheduler
 from headway.engine.sequence import Sequence
+
+NO_PARAMS = SamplingParams()
 
 
 class RepeatingScheduler(Scheduler):
@@ -21,6 +26,16 @@ class RepeatingScheduler(Scheduler):
         running = tuple(self._running.values()) if idle else ()
         most = self._max_preemptions
         return running if all(s.decodes and s.preemptions < most for s in running) else ()
+
+    def _slice(self, item: Item) -> SequenceSlice:
+        """Nobody computes it, so nobody asks where its blocks are or what may be drawn."""
+        sequence_id, num_tokens = item.sequence_id, item.num_tokens
+        sequence = self._sequences[sequence_id]
+        tokens, start = sequence.token_ids, sequence.num_computed
+        end, num_prompt = start + num_tokens, sequence.num_prompt_tokens
+        return SequenceSlice(
+            sequence_id, tokens, num_prompt, start, end, (), end == len(tokens), NO_PARAMS, 0
+        )
 
     def learn(self, features: StepFeatures, elapsed_s: float) -> None:
         """Let the predictor learn from the time of a step that is booked later."""
