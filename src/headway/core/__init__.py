@@ -21,6 +21,7 @@ How much service has each tenant had?                   ``service.py``      tag
 Which request of that flow?                             ``ordering.py``     sort key
 What waits in one tier, in which order does it leave?   ``lane.py``         `QueuedRequest`
 Who waits at the gateway, and until when?               ``waiting.py``      `QueuedRequest`
+Which request leaves the queue unserved, and when?      ``expiry.py``       time limits
 Does anything leave now, and if not, when?              ``dispatch.py``     `Dispatch`, `WaitUntil`
                                                                             or `Idle`
 How much may be in flight at one node?                  ``limits.py``       requests

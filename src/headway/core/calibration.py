@@ -129,7 +129,8 @@ class WaitEstimator:
             self._judge(told, now)
 
     def _judge(self, told: _Told, now: float) -> None:
-        rank, since, p90_s, *numbers = told
+        rank, since, p90_s = told[:3]
+        numbers = told[3:]
         model = tuple(zip(numbers[::2], numbers[1::2], strict=True))
         kept = now - since <= p90_s
         self.counts.judged[rank] += 1
