@@ -14,7 +14,7 @@ from headway.core.sorted_items import SortedItems, in_order, let_go
 
 
 class FairQueue:
-    """The requests waiting in one tier. Every change costs O(log n).
+    """The requests waiting in one tier. A change costs O(log n) on average.
 
     `pop` charges nothing. Service that was given is counted with `charge`, a prediction with
     `reserve` until `draw` has counted as much or `release`; `send` and `settle` are both at once.

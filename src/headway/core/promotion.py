@@ -45,7 +45,7 @@ def target_rank(entry: QueuedRequest) -> int | None:
 
 
 class Promotions:
-    """The requests that may be promoted, by the time of the next look. Changes cost O(log n)."""
+    """The requests that may be promoted, by the next look; a change costs O(log n) on average."""
 
     def __init__(self) -> None:
         self._plans: dict[str, Plan] = {}

@@ -37,7 +37,7 @@ class _Reservation:
 
 
 class ServiceLedger:
-    """The tenants' accounts. Every change costs O(log tenants).
+    """The tenants' accounts. A change costs O(log tenants) on average.
 
     Reservations count in the tag but do not move the virtual time. Otherwise a prediction of
     10 000 tokens, refunded down to 100, would leave a newcomer 9 900 behind who made it.

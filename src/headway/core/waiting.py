@@ -29,7 +29,7 @@ class TotalBounds:
 class Waiting:
     """The waiting requests of all tiers, each in its lane; `lanes[0]` is the most urgent.
 
-    `by_tier`: otherwise there is one lane for all. Changes cost O(log n).
+    `by_tier`: otherwise there is one lane for all. Changes cost O(log n) on average.
     """
 
     def __init__(self, tiers: Tiers, bounds: TotalBounds, *, by_tier: bool) -> None:

@@ -60,13 +60,13 @@ class SimStep(NamedTuple):
     budget_s: float | None = None
     """How long it may be predicted to take; None: no bound in time."""
     is_repeat: bool = False
-    """One more token for each that runs, and none is the last; see `Repeats`."""
+    """One more token for each that runs, and nothing else; see `Repeats`."""
     safety: float = 1.0
     """How many times as long it may really take before it is late."""
 
 
 class Emission(NamedTuple):
-    """One token that a step brought a request."""
+    """One token that a step brought a request; of a step that `is_repeat`, only the last ones."""
 
     request_id: str
     finished: bool
@@ -131,7 +131,7 @@ class Repeated:
 class Repeats(Protocol):
     """A scheduler that books equal steps together.
 
-    `done` returns nothing for a step that `is_repeat`; what such steps brought is told by
+    Of a step that `is_repeat`, `done` returns whom it ended; what such steps brought is told by
     `take_repeated`, after any other call that needs the books: `add`, `abort`, `stats`, another
     step. Nobody has to wait for them to know what else happens.
     """
