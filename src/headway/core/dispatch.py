@@ -29,7 +29,8 @@ class Dispatcher:
     """All that waits at a gateway, and all that was sent and has not ended.
 
     A request leaves the queue exactly once: dispatched, expired, removed, or evicted by an arrival.
-    What it was predicted to cost counts until `settle` replaces it. A call costs O(log n) on average.
+    What it was predicted to cost counts until `settle` replaces it. A call costs O(log n), on
+    average.
     """
 
     def __init__(
