@@ -49,6 +49,8 @@ _MORE, _LAST = SampledToken(0), SampledToken(_EOS)
 class _Live:
     sequence: Sequence
     num_output_tokens: int
+    one_more: Emission
+    """What any step but the last brings it."""
     num_seen: int = 0
     """Tokens that were ever computed for it."""
 
@@ -129,7 +131,8 @@ class HeadwayScheduler:
         """See `StepScheduler`."""
         self._close()
         sequence = _sequence(request, next(self._arrivals), self._tiers, now)
-        self._live[request.request_id] = _Live(sequence, request.num_output_tokens)
+        one_more = Emission(request.request_id, finished=False)
+        self._live[request.request_id] = _Live(sequence, request.num_output_tokens, one_more)
         self._scheduler.add([sequence], now)
 
     def abort(self, request_id: str) -> None:
@@ -183,7 +186,7 @@ class HeadwayScheduler:
         for advance in advances:
             sequence = advance.sequence
             if sequence.finish_reason is None:
-                emissions.append(Emission(sequence.sequence_id, False))
+                emissions.append(live[sequence.sequence_id].one_more)
                 continue
             del live[sequence.sequence_id]
             emissions.append(

@@ -15,6 +15,7 @@ from headway.engine.scheduler import Scheduler
 from headway.engine.sequence import Sequence
 
 NO_PARAMS = SamplingParams()
+NOTHING: frozenset[int] = frozenset()
 
 
 class RepeatingScheduler(Scheduler):
@@ -33,9 +34,9 @@ class RepeatingScheduler(Scheduler):
         sequence = self._sequences[sequence_id]
         tokens, start = sequence.token_ids, sequence.num_computed
         end, num_prompt = start + num_tokens, sequence.num_prompt_tokens
-        return SequenceSlice(
-            sequence_id, tokens, num_prompt, start, end, (), end == len(tokens), NO_PARAMS, 0
-        )
+        sample = end == len(tokens)
+        values = (sequence_id, tokens, num_prompt, start, end, (), sample, NO_PARAMS, 0, NOTHING)
+        return tuple.__new__(SequenceSlice, values)
 
     def learn(self, features: StepFeatures, elapsed_s: float) -> None:
         """Let the predictor learn from the time of a step that is booked later."""
