@@ -157,7 +157,7 @@ class Scheduler:
         self._apply(plan, now)
         self._step += 1
         self._count(plan)
-        slices = tuple(self._slice(item) for item in plan.items)
+        slices = tuple(map(self._slice, plan.items))
         return ScheduledStep(plan, slices, tuple(self.kv.take_copies()), now)
 
     def step_input(self, now: float) -> StepInput:

@@ -7,6 +7,7 @@ each step's time as it was.
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import count
 from math import inf
 from operator import attrgetter
@@ -43,6 +44,7 @@ SHARE_OF_PACE = 0.5
 per token, so that it catches up."""
 _EOS = 1
 _MORE, _LAST = SampledToken(0), SampledToken(_EOS)
+_params = cache(SamplingParams)
 
 
 @dataclass(slots=True, eq=False)
@@ -245,8 +247,7 @@ class HeadwayScheduler:
         if steady.num_left == 0:
             self._book(steady)
         steady.ends.append(now)
-        steady.num_left -= 1
-        steady.num_fitting -= 1
+        steady.num_left, steady.num_fitting = steady.num_left - 1, steady.num_fitting - 1
         steady.context += len(steady.sequences)
         steady.latest_s = step.token + step_s
         self._scheduler.learn(step.features, step_s)
@@ -373,7 +374,7 @@ def _sequence(request: SimRequest, arrival: int, tiers: Tiers, now: float) -> Se
     engine_request = EngineRequest(
         request_id=request.request_id,
         prompt_token_ids=range(num_prompt),
-        params=SamplingParams(max_tokens=request.max_tokens),
+        params=_params(max_tokens=request.max_tokens),
         rank=request.rank,
         tenant=request.tenant,
         weight=request.weight,
