@@ -24,10 +24,11 @@ HOLD_FAILED, HOLD_OVERLOADED = 3, 2
 """Windows without growth afterwards."""
 PLAIN = 1.5
 """Above this multiple of a target two windows in a row are enough; below, it takes the mean."""
-FEW = 5
-"""Windows since the last fall from which their mean counts: before, only what is plain does."""
-ROOMY, SLOWEST_PACE = 0.8, 10
-"""From this share of its target on, a signal slows growth down, to one step in ten windows."""
+FEW, DOUBT = 8, 0.25
+"""How many windows since the last change of the limit make a mean, and by how much it has to be
+beyond the target, divided by that number: the more were seen, the surer it is."""
+ROOMY, SLOWEST_PACE = 0.8, 30
+"""From this share of its target on, a signal slows growth down, to one step in so many windows."""
 KV_FULL, KV_ROOMY = 0.9, 0.85
 STRETCH = 2.0
 """A node that is slow even when nearly idle is held to this multiple of what it takes then."""
@@ -54,7 +55,7 @@ class NodeLimiter:
         self._too_much: int | None = None
         """Where the limit was when the node last had too much, until that is passed again."""
         self._told: frozenset[str] = frozenset()
-        self._unloaded_itl_s = 0.0
+        self._unloaded_itl = RecentMean()
         self._itl = RecentMean()
         self._num_plain = 0
         """How many windows in a row were plainly too slow."""
@@ -112,6 +113,7 @@ class NodeLimiter:
         elif self._has_room(window) and self._since_change >= self._pace(window, gain):
             self.limit = min(self.ceiling, self.limit + max(1, self.limit // 50))
             self._since_change = 0
+            self._itl.fade(FEW)
 
     def _is_steady(self, window: WindowSignals) -> bool:
         """Whether the limit was what bounded the node, and in-flight had come down to it."""
@@ -120,7 +122,7 @@ class NodeLimiter:
     def _learn(self, window: WindowSignals) -> None:
         if window.itl_s is not None and window.max_inflight <= FLOOR:
             # Only where hardly less can be in flight: learnt under load, it would drift upward.
-            self._unloaded_itl_s = window.itl_s
+            self._unloaded_itl.add(window.itl_s)
         closeness = self._itl_closeness(window)
         if closeness is not None:
             self._itl.add(closeness)
@@ -134,11 +136,11 @@ class NodeLimiter:
         shares: list[float] = []
         if window.num_preemptions and window.kv_used is not None and window.kv_used > KV_FULL:
             shares.append(MOST_KEPT)
-        closeness = self._itl_closeness(window)
-        if self._itl.num_seen >= FEW and self._num_plain < 2:
-            closeness = self._itl.mean
-        elif not self._num_plain:
-            closeness = None
+        if self._num_plain >= 2:
+            closeness = self._itl_closeness(window)
+        else:
+            few = self._itl.num_seen < FEW
+            closeness = None if few else (self._itl.mean or 0.0) - DOUBT / self._itl.num_seen
         if closeness is not None and closeness > 1:
             shares.append(1 / closeness)
         queue = None if self._keeps_latency else window.queue_closeness
@@ -162,10 +164,11 @@ class NodeLimiter:
         near = self._too_much is not None and self.limit >= MOST_KEPT * self._too_much
         if near or (gain is not None and gain < GOOD_GAIN):
             return SLOWEST_PACE
-        return 1 + (SLOWEST_PACE - 1) * max(0.0, max(told) - ROOMY) / (1 - ROOMY)
+        closeness = min(1.0, max(0.0, max(told) - ROOMY) / (1 - ROOMY))
+        return 1 + (SLOWEST_PACE - 1) * closeness**2
 
     def _itl_closeness(self, window: WindowSignals) -> float | None:
         """Return the gaps between tokens as a share of what was promised; above 1 is too slow."""
         if self._keeps_latency or window.itl_s is None or window.itl_target_s is None:
             return None
-        return window.itl_s / max(window.itl_target_s, STRETCH * self._unloaded_itl_s)
+        return window.itl_s / max(window.itl_target_s, STRETCH * (self._unloaded_itl.mean or 0.0))

@@ -2,7 +2,8 @@
 
 from math import sqrt
 
-NEWEST_SHARE = 0.1
+MOST_SEEN = 50
+"""Values that a mean is over, at most."""
 MEMORY = 30
 """Windows over which two series are compared."""
 LEAST_SPREAD = 0.03
@@ -10,7 +11,7 @@ LEAST_SPREAD = 0.03
 
 
 class RecentMean:
-    """The mean of the last few values; None before the first."""
+    """The mean of the last values; None before the first."""
 
     def __init__(self) -> None:
         self.mean: float | None = None
@@ -18,9 +19,13 @@ class RecentMean:
 
     def add(self, value: float) -> None:
         """Count a value."""
-        self.num_seen += 1
+        self.num_seen = min(self.num_seen + 1, MOST_SEEN)
         mean = 0.0 if self.mean is None else self.mean
-        self.mean = mean + max(1 / self.num_seen, NEWEST_SHARE) * (value - mean)
+        self.mean = mean + (value - mean) / self.num_seen
+
+    def fade(self, most: int) -> None:
+        """Let what was seen weigh no more than so many values, for it will soon be different."""
+        self.num_seen = min(self.num_seen, most)
 
     def forget(self) -> None:
         """What was seen is no longer how it is."""
