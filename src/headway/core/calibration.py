@@ -10,27 +10,32 @@ from math import exp, inf
 from headway.core.rates import MovingRate
 from headway.core.wait import Model, WaitEstimate
 
-ARRIVALS_MEMORY_S = 120.0
-"""Time constant in which arrivals are averaged: longer than a burst, for it will end."""
+ARRIVALS_MEMORY_S, BURST_MEMORY_S = 120.0, 15.0
+"""Time constants in which arrivals are averaged: a burst will end, but nobody knows when."""
 NO_WAIT = WaitEstimate(0.0, 0.0)
-STEP = 0.015
-"""How far one outcome moves a correction, as a share of it; the first ones move it further."""
-FIRST_STEP = 0.4
+STEP, FIRST_STEP = 0.02, 0.4
+"""How far one outcome moves a correction, as a share of it, at most; the first ones go further."""
+ALL_OPEN = 0.75
+"""How far all that wait together move it: what they meet has much in common, and those who come now
+will meet something else by the time that they are served."""
 MAX_LOG_CORRECTION = 4.0
 P90 = 0.9
-BEYOND_STEP = 0.002
+BEYOND_STEP = 0.2
+"""How far the share below moves at an outcome, in multiples of the step."""
 MIN_BEYOND, MAX_BEYOND = 0.01, 0.2
 """Between these the share of waits allowed beyond the p90 is set, so that it comes out at 0.1."""
 
 
 class _Correction:
-    """One tier's corrections, as logarithms, each following a quantile of what happened."""
+    """Corrections of one kind of wait, as logarithms that follow quantiles of what happened."""
 
     def __init__(self) -> None:
         self._bias = self._spread = 0.0
         self._factor = self._widening = 1.0
         self._beyond = 1 - P90
         self._count = 0
+        self.num_open = 0
+        """How many estimates have not met their outcome."""
 
     def apply(self, model: Model) -> WaitEstimate:
         """Return the corrected estimate."""
@@ -50,14 +55,15 @@ class _Correction:
         conformal inference, Gibbs and Candès 2021).
         """
         told = self.apply(model)
-        step = max(STEP, FIRST_STEP / (1 + self._count))
+        step = min(STEP, ALL_OPEN / (1 + self.num_open))
+        self._beyond += BEYOND_STEP * step * (kept - P90)
+        self._beyond = min(max(self._beyond, MIN_BEYOND), MAX_BEYOND)
+        step = max(step, FIRST_STEP / (1 + self._count))
         self._count += 1
         self._bias = _clamp(self._bias + step * (0.5 if wait_s > told.p50_s else -0.5))
         missed = 1.0 if wait_s > told.p90_s else 0.0
         self._spread = _clamp(self._spread + step * (missed - self._beyond))
         self._factor, self._widening = exp(self._bias), exp(self._spread)
-        self._beyond += BEYOND_STEP * (kept - P90)
-        self._beyond = min(max(self._beyond, MIN_BEYOND), MAX_BEYOND)
 
 
 def _clamp(log_correction: float) -> float:
@@ -76,18 +82,24 @@ class WaitCounts:
         self.within_p90 = [0] * num_ranks
 
 
-_Told = tuple[int, float, float, *tuple[float, ...]]
-"""Rank, since when it waits, the p90 that it was told, and the model's numbers: one tuple of them
-for each waiting request, so that the garbage collector has the less to visit."""
+_Told = tuple[int, bool, float, float, *tuple[float, ...]]
+"""Rank, whether others of its flow waited, since when it waits, the p90 that it was told, and the
+model's numbers: one tuple of them for each waiting request, so that the garbage collector has the
+less to visit."""
 
 
 class WaitEstimator:
-    """Estimates by tier, and their outcomes. Memory: one entry per waiting request."""
+    """Estimates by tier, and their outcomes. Memory: one entry per waiting request.
+
+    Those who are the first of their flow are corrected apart: what a wait behind hundreds of one's
+    own requests turns out to be says nothing about theirs.
+    """
 
     def __init__(self, num_ranks: int) -> None:
         self.counts = WaitCounts(num_ranks)
-        self._corrections = [_Correction() for _ in range(num_ranks)]
-        self._arrivals = [MovingRate(ARRIVALS_MEMORY_S) for _ in range(num_ranks)]
+        self._corrections = [(_Correction(), _Correction()) for _ in range(num_ranks)]
+        memories = (ARRIVALS_MEMORY_S, BURST_MEMORY_S)
+        self._arrivals = [tuple(map(MovingRate, memories)) for _ in range(num_ranks)]
         self._last_arrival = [0.0] * num_ranks
         self._told: dict[str, _Told] = {}
 
@@ -97,42 +109,53 @@ class WaitEstimator:
 
     def arrived(self, rank: int, cost: float, now: float) -> None:
         """Count a request that joined the queue."""
-        elapsed_s = now - self._last_arrival[rank] if self._arrivals[rank].samples else 0.0
-        self._arrivals[rank].add(cost, max(0.0, elapsed_s))
+        for rate in self._arrivals[rank]:
+            rate.add(cost, max(0.0, now - self._last_arrival[rank]) if rate.samples else 0.0)
         self._last_arrival[rank] = now
 
     def arrivals_above(self, rank: int, now: float) -> float:
         """Return the cost per second that arrives in tiers more urgent than `rank`."""
         cost_per_s = 0.0
-        for above in range(rank):
-            cost_per_s += self._arrivals[above].after(max(0.0, now - self._last_arrival[above]))
+        for rates, last in zip(self._arrivals[:rank], self._last_arrival, strict=False):
+            cost_per_s += max(rate.after(max(0.0, now - last)) for rate in rates)
         return cost_per_s
 
-    def estimate(self, rank: int, model: Model) -> WaitEstimate:
-        """Return what to tell."""
-        return self._corrections[rank].apply(model)
+    def estimate(self, rank: int, model: Model, *, behind: bool = False) -> WaitEstimate:
+        """Return what to tell; `behind`: others of its flow wait."""
+        return self._corrections[rank][behind].apply(model)
 
-    def tell(self, request_id: str, rank: int, model: Model, p90_s: float, now: float) -> None:
+    def tell(
+        self,
+        request_id: str,
+        rank: int,
+        model: Model,
+        p90_s: float,
+        now: float,
+        *,
+        behind: bool = False,
+    ) -> None:
         """Keep what a request was told until its wait is over."""
-        self._told[request_id] = (rank, now, p90_s, *chain.from_iterable(model))
+        self._told[request_id] = (rank, behind, now, p90_s, *chain.from_iterable(model))
+        self._corrections[rank][behind].num_open += 1
 
     def served(self, request_id: str, now: float) -> None:
         """The wait is over: the request leaves for a node."""
-        told = self._told.pop(request_id, None)
-        if told is not None:
-            self._judge(told, now)
+        self._end(request_id, now, judge_early=True)
 
     def left(self, request_id: str, now: float) -> None:
         """The request leaves unserved, or for another tier."""
-        told = self._told.pop(request_id, None)
-        if told is not None and now - told[1] > told[2]:
-            self._judge(told, now)
+        self._end(request_id, now, judge_early=False)
 
-    def _judge(self, told: _Told, now: float) -> None:
-        rank, since, p90_s = told[:3]
-        numbers = told[3:]
-        model = tuple(zip(numbers[::2], numbers[1::2], strict=True))
-        kept = now - since <= p90_s
-        self.counts.judged[rank] += 1
-        self.counts.within_p90[rank] += kept
-        self._corrections[rank].learn(model, now - since, kept=kept)
+    def _end(self, request_id: str, now: float, *, judge_early: bool) -> None:
+        told = self._told.pop(request_id, None)
+        if told is None:
+            return
+        rank, behind, since, p90_s = told[:4]
+        correction, kept = self._corrections[rank][behind], now - since <= p90_s
+        correction.num_open -= 1
+        if judge_early or not kept:
+            numbers = told[4:]
+            model = tuple(zip(numbers[::2], numbers[1::2], strict=True))
+            self.counts.judged[rank] += 1
+            self.counts.within_p90[rank] += kept
+            correction.learn(model, now - since, kept=kept)

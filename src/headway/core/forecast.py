@@ -30,14 +30,17 @@ class Forecaster(WaitEstimator):
         index = self._waiting.index(entry)
         if self.free[index] > 0 and not any(self._waiting.backlogged[: index + 1]):
             return (), NO_WAIT
-        model = self._model(index, self._waiting.lanes[index].cost_ahead(entry), now)
-        return model, None if model is None else self.estimate(entry.rank, model)
+        own = self._waiting.lanes[index].cost_ahead(entry)
+        model = self._model(index, own, now)
+        if model is None:
+            return None, None
+        return model, self.estimate(entry.rank, model, behind=own > 0)
 
     def laxity_s(self, entry: QueuedRequest, plan: Plan, now: float) -> float:
         """Return the time that a waiting request will have to spare at its deadline: the median."""
         index = self._waiting.index(entry)
         model = self._model(index, plan.cost_left(self._waiting.lanes[index].served), now)
-        wait_s = 0.0 if model is None else self.estimate(entry.rank, model).p50_s
+        wait_s = 0.0 if model is None else self.estimate(entry.rank, model, behind=True).p50_s
         return plan.deadline - now - wait_s - self._drain.service_s(entry.cost)
 
     def joined(
@@ -46,7 +49,8 @@ class Forecaster(WaitEstimator):
         """Note that `entry` joins the queue, and what it was told: what `wait` returned."""
         model, wait = told
         if model and wait is not None:
-            self.tell(entry.request_id, entry.rank, model, wait.p90_s, now)
+            behind = self._waiting.lane(entry).backlog.tenant_cost(entry.tenant) > 0
+            self.tell(entry.request_id, entry.rank, model, wait.p90_s, now, behind=behind)
         self.arrived(entry.rank, entry.cost, now)
 
     def moved(self, entry: QueuedRequest, rank: int, now: float) -> None:
