@@ -8,79 +8,27 @@ when it is met with every seed. TRACES is a folder with the traces that are name
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from itertools import repeat
 from math import inf
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 import msgspec
 
 from headway.core.tier_books import FLOOR_QUANTUM
 from headway.sim.measures import RunReport, TierReport
-from headway.sim.run import simulate
-from headway.sim.scenario_file import find_scenario, load_scenario
 
-Figures = dict[str, float]
-NO_SETTINGS: Mapping[str, object] = {}
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.claim_table import Bench, Bound, Claim, Figures, Row, line_of, rows_of
+
+from bench import limiter_knee, wait_calibration
+
 SERVICE_OF_A_STEP = 2048
 """Tokens of a full step in the scenarios."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """Runs scenarios with one seed."""
-
-    seed: int
-    traces: Path
-
-    def run(
-        self,
-        scenario: str,
-        policy: str = "headway",
-        settings: Mapping[str, object] = NO_SETTINGS,
-        trace: str | None = None,
-    ) -> RunReport:
-        """Return the figures of one run."""
-        path = None if trace is None else self.traces / f"{trace}.csv"
-        loaded = load_scenario(find_scenario(scenario), settings, trace=path)
-        return simulate(loaded, policy, self.seed)
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What is asked of a figure."""
-
-    least: float = -inf
-    most: float = inf
-
-    def __str__(self) -> str:
-        """Return it as in the table."""
-        return f">= {self.least:g}" if self.most == inf else f"<= {self.most:g}"
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What is measured with one seed, and what is asked of it; other figures are only shown."""
-
-    number: int
-    name: str
-    measure: Callable[[Bench], Figures]
-    asked: Mapping[str, Bound] = field(default_factory=dict)
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One figure of a claim with all seeds."""
-
-    claim: int
-    name: str
-    figure: str
-    asked: str
-    by_seed: list[float]
-    met: bool | None
 
 
 def tier(run: RunReport, name: str) -> TierReport:
@@ -275,6 +223,37 @@ def preemption(bench: Bench) -> Figures:
     return figures
 
 
+# -- 7 ------------------------------------------------------------------------------------------
+
+
+def waits(bench: Bench) -> Figures:
+    """How many of the waits were within the p90 that was told on arrival?"""
+    return {
+        load.scenario: load.run(bench.seed).wait_calibration or 0.0
+        for load in wait_calibration.LOADS
+    }
+
+
+# -- 8 ------------------------------------------------------------------------------------------
+
+
+def limiter(bench: Bench) -> Figures:
+    """A limit learnt from a tenth and from ten times the best fixed one: where does it settle?"""
+    static = limiter_knee.run_fixed(bench.seed)
+    best = limiter_knee.best_limit(static)
+    figures: Figures = {"best fixed limit": best}
+    learnt = limiter_knee.run_learnt(bench.seed, best)
+    for name, each in zip(("a tenth", "ten times"), learnt, strict=True):
+        mean = fmean(each.limits(limiter_knee.SPAN["warmup_s"]))
+        figures[f"from {name}: mean limit over the best"] = mean / best
+        figures[f"from {name}: swing"] = each.swing()
+        figures[f"from {name}: tok/s over the best's"] = (
+            each.run.tokens_per_s / static[best].tokens_per_s
+        )
+        figures[f"from {name}: critical's mean gap, s"] = limiter_knee.gap_s(each.run)
+    return figures
+
+
 CLAIMS = (
     Claim(
         1,
@@ -333,6 +312,28 @@ CLAIMS = (
             "16384 blocks: preemptions p99, worst tier": Bound(most=2),
         },
     ),
+    Claim(
+        7,
+        "waits",
+        waits,
+        {
+            load.scenario: Bound(wait_calibration.LEAST, wait_calibration.MOST)
+            for load in wait_calibration.LOADS
+        },
+    ),
+    Claim(
+        8,
+        "limiter",
+        limiter,
+        {
+            f"from {name}: {figure}": bound
+            for name in ("a tenth", "ten times")
+            for figure, bound in (
+                ("mean limit over the best", Bound(0.9, 1.1)),
+                ("swing", Bound(most=0.1)),
+            )
+        },
+    ),
 )
 
 
@@ -345,9 +346,9 @@ def main() -> int:
     with ProcessPoolExecutor(options.processes) as pool:
         running = [pool.map(_measured, repeat(each.name), benches) for each in chosen]
         for claim, figures in zip(chosen, running, strict=True):
-            found = _rows(claim, list(figures))
+            found = rows_of(claim, list(figures))
             rows += found
-            sys.stdout.writelines(_line(row) for row in found)
+            sys.stdout.writelines(line_of(row) for row in found)
             sys.stdout.flush()
             if options.output is not None:
                 options.output.write_bytes(msgspec.json.format(msgspec.json.encode(rows)))
@@ -367,24 +368,6 @@ def _options() -> Any:
 def _measured(name: str, bench: Bench) -> Figures:
     claim = next(each for each in CLAIMS if each.name == name)
     return claim.measure(bench)
-
-
-def _rows(claim: Claim, by_seed: Sequence[Figures]) -> list[Row]:
-    rows = []
-    for figure in by_seed[0]:
-        values = [figures[figure] for figures in by_seed]
-        bound = claim.asked.get(figure)
-        met = None if bound is None else all(bound.least <= x <= bound.most for x in values)
-        asked = "" if bound is None else str(bound)
-        rows.append(Row(claim.number, claim.name, figure, asked, values, met))
-    return rows
-
-
-def _line(row: Row) -> str:
-    low, middle, high = min(row.by_seed), median(row.by_seed), max(row.by_seed)
-    met = {None: "", True: "met", False: "MISSED"}[row.met]
-    spread = f"{middle:.4g} ({low:.4g} to {high:.4g})"
-    return f"{row.claim} {row.name:<10} {row.figure:<50} {row.asked:<8} {spread:<32} {met}\n"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, quantiles
 
 import pytest
 from hypothesis import given
@@ -97,6 +97,26 @@ def test_from_far_off_it_comes_near_the_best_static_limit_and_stays(
     assert abs(fmean(settled) - best) <= 0.1 * best
     assert all(abs(limit - best) <= 0.2 * best for limit in settled)
     assert turns(settled) <= 0.1 * len(settled)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_rests_at_the_target_however_much_single_windows_differ(seed: int) -> None:
+    best = best_limit(GRADUAL)
+    settled = NodeModel(itl=GRADUAL, noise=0.1, seed=seed).run(started_at(best), 1000)[200:]
+    low, *_, high = quantiles(settled, n=20, method="inclusive")
+    assert abs(fmean(settled) - best) <= 0.1 * best
+    assert max(high - fmean(settled), fmean(settled) - low) <= 0.1 * fmean(settled)
+
+
+def test_one_slow_window_after_a_fall_lowers_no_further_but_two_in_a_row_do() -> None:
+    limiter = started_at(100)
+
+    def observe(itl_s: float) -> int:
+        return limiter.observe(replace(full(limiter), itl_s=itl_s, itl_target_s=0.05))
+
+    assert [observe(itl_s) for itl_s in (0.1, 0.1)] == [100, 70]
+    assert [observe(itl_s) for itl_s in (0.04, 0.1, 0.04, 0.1)] == [70] * 4
+    assert observe(0.1) == 49
 
 
 @pytest.mark.parametrize("factor", [0.1, 10])

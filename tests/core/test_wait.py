@@ -144,6 +144,41 @@ def test_who_left_early_says_nothing_and_who_left_late_says_it_was_late() -> Non
     assert (estimator.counts.judged, estimator.counts.within_p90) == ([100], [0])
 
 
+def test_a_thousand_that_waited_together_move_what_is_told_no_further_than_one_could_know() -> None:
+    estimator = WaitEstimator(1)
+    model = model_of(ahead(190.0), drain())
+    for number in range(2000):  # the first outcomes go further
+        estimator.tell(str(number), 0, model, told(estimator, model), 0.0)
+        estimator.served(str(number), 10.0 + number % 2)
+    before = estimator.estimate(0, model).p50_s
+    for number in range(1000):
+        estimator.tell(str(number), 0, model, told(estimator, model), 0.0)
+    for number in range(500):
+        estimator.served(str(number), 1000.0)
+    assert estimator.estimate(0, model).p50_s <= 1.5 * before
+
+
+def test_the_first_of_a_flow_learn_nothing_from_those_behind_their_own() -> None:
+    estimator = WaitEstimator(1)
+    model = model_of(ahead(190.0), drain())
+    before = estimator.estimate(0, model)
+    for number in range(100):
+        estimator.tell(str(number), 0, model, before.p90_s, 0.0, behind=True)
+        estimator.served(str(number), 1000.0)
+    assert estimator.estimate(0, model) == before
+    assert estimator.estimate(0, model, behind=True).p90_s > 2 * before.p90_s
+
+
+def test_arrivals_in_a_burst_count_at_once_and_fade_slowly() -> None:
+    estimator = WaitEstimator(2)
+    for number in range(1000):
+        estimator.arrived(0, 5.0, float(number))
+    for number in range(150):
+        estimator.arrived(0, 5.0, 1000.0 + number / 10)
+    assert estimator.arrivals_above(1, 1015.0) > 25.0
+    assert 5.0 < estimator.arrivals_above(1, 1045.0) < 10.0
+
+
 def test_arrivals_above_are_averaged_over_more_than_a_burst_and_fade() -> None:
     estimator = WaitEstimator(3)
     for number in range(10_000):

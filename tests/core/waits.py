@@ -1,8 +1,7 @@
 """How honest are estimates of waits, on five kinds of load?
 
 A dispatcher on a manual clock before slots that serve at a fixed speed, give or take. Each wait is
-compared with what would have been told at its arrival. Used by the tests and by
-`bench/wait_calibration.py`.
+compared with what would have been told at its arrival.
 """
 
 from collections.abc import Callable, Iterator
