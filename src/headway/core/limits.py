@@ -23,7 +23,8 @@ LEAST_KEPT, MOST_KEPT = 0.7, 0.95
 HOLD_FAILED, HOLD_OVERLOADED = 3, 2
 """Windows without growth afterwards."""
 PLAIN = 1.5
-"""Above this multiple of a target two windows in a row are enough; below, it takes the mean."""
+"""Above this multiple of a target two windows in a row are enough, or the only one since the last
+fall; below, it takes the mean."""
 FEW, DOUBT = 8, 0.25
 """How many windows since the last change of the limit make a mean, and by how much it has to be
 beyond the target, divided by that number: the more were seen, the surer it is."""
@@ -136,7 +137,7 @@ class NodeLimiter:
         shares: list[float] = []
         if window.num_preemptions and window.kv_used is not None and window.kv_used > KV_FULL:
             shares.append(MOST_KEPT)
-        if self._num_plain >= 2:
+        if self._num_plain >= min(2, self._itl.num_seen):
             closeness = self._itl_closeness(window)
         else:
             few = self._itl.num_seen < FEW
