@@ -151,8 +151,7 @@ class StepInput:
     owed: tuple[int, ...] = ()
     """Ranks behind their floor, the most owed first."""
     debts: tuple[float, ...] = ()
-    """By rank, what is owed beyond the least debt that counts, in prices of a prefilled token; left
-    out: what is owed is paid at once."""
+    """By rank, how much more than the least is owed; left out: what is owed is paid at once."""
     recent: frozenset[int] = frozenset()
     """Ranks of which a request was here a short while ago."""
     demand: tuple[int, int] | None = None
