@@ -118,7 +118,6 @@ class TierLimits:
     """Blocks that admissions of lower tiers leave available."""
     preemptible: bool = True
     target: LatencyTarget = field(default_factory=LatencyTarget)
-    """What it is promised on this machine."""
     recent_s: float = inf
     """Longest step while a request of this tier may arrive, which then waits for its end."""
 
@@ -191,7 +190,6 @@ class StepPlan:
     items: tuple[Item, ...]
     preempted: tuple[str, ...]
     features: StepFeatures
-    """What the step's time depends on."""
     budget_s: float = inf
     """Seconds that the step may take; infinite when nobody's target bounds it."""
     budget_rank: int | None = None
