@@ -1,5 +1,6 @@
 """Does our gateway bring quality of service to a real vLLM, with the plugin and without?"""
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -57,6 +58,11 @@ def status_of(server: Server) -> int:
         return 0
 
 
+def tiers_ended(gateway: Server) -> list[str]:
+    """Return the tiers of the requests that have ended, in the order of their ends."""
+    return re.findall(r'"used_tier":"(\w+)"', gateway.log.read_text(encoding="utf-8"))
+
+
 def test_a_server_that_starts_is_not_sent_to(stack: Stack) -> None:
     assert stack.status_before == 503
     assert status_of(stack.late) == 200
@@ -73,22 +79,32 @@ def test_tiers_and_tenants_arrive(stack: Stack) -> None:
 
 
 def test_requests_wait_at_the_gateway_and_leave_by_tier(stack: Stack) -> None:
-    ended: list[str] = []
+    """In the gateway's order: a busy machine wakes the threads of a client in any."""
     most_inside = 0.0
+    ended_before = len(tiers_ended(stack.late))
 
     def ask(tier: str, num_tokens: int) -> None:
         stack.late.ask(as_tenant("acme", tier), max_tokens=num_tokens, ignore_eos=True)
-        ended.append(tier)
+
+    def are_queued(tier: str, number: int) -> bool:
+        return stack.late.samples("headway_queue_depth")[f'tier="{tier}"'] >= number
 
     with ThreadPoolExecutor(13) as callers:
-        bulk = [callers.submit(ask, "bulk", 60) for _ in range(12)]
-        assert eventually(lambda: len(ended) > 1)
-        critical = callers.submit(ask, "critical", 5)
-        while not all(each.done() for each in bulk):
+        asked = [callers.submit(ask, "bulk", 480) for _ in range(PLACES)]
+        assert eventually(lambda: stack.vllm.total("vllm:num_requests_running") == PLACES)
+        asked += [callers.submit(ask, "bulk", 60) for _ in range(10)]
+        assert eventually(lambda: are_queued("bulk", PLACES + 1))
+        # Critical would rather be refused than wait for so long.
+        asked.append(callers.submit(ask, "normal", 5))
+        assert eventually(lambda: are_queued("normal", 1))
+        while not all(each.done() for each in asked):
             inside = stack.vllm.total("vllm:num_requests_running")
             most_inside = max(most_inside, inside + stack.vllm.total("vllm:num_requests_waiting"))
-        critical.result()
-    assert ended.index("critical") <= 2 + PLACES
+        for each in asked:
+            each.result()
+    ended = tiers_ended(stack.late)[ended_before:]
+    assert ended.count("bulk") == PLACES + 10
+    assert ended.index("normal") <= PLACES
     assert 0 < most_inside <= PLACES
 
 
