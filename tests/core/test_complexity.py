@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import headway.core
 from headway.core.cost import Prices
 from headway.core.dispatch import Dispatcher
+from headway.core.fairness import FairQueue
 from headway.core.tier import Tiers
 from tests.core.scenario import PATIENT, bounded, request
 
@@ -95,6 +97,42 @@ def test_refusing_at_a_full_queue_is_cheap() -> None:
     small, large = counts.values()
     assert large[0] <= 2 * small[0]
     assert large[1] <= 2 * small[1]
+
+
+def queue_that_half_has_left(size: int, how: str) -> FairQueue:
+    """Return a queue of `size` of which those from the second to the middle left, or moved back."""
+    queue = FairQueue()
+    for number in range(size):
+        tenant = "a" if how == "one tenant" else f"t{number}"
+        queue.push(f"r{number}", tenant, cost=1.0, key=0.0)
+    for number in range(1, size // 2):
+        if how == "charged":
+            queue.charge(f"t{number}", 10.0)
+        else:
+            queue.remove(f"r{number}")
+    return queue
+
+
+def first_four(queue: FairQueue) -> list[str]:
+    """Return who would be popped first."""
+    return list(islice(queue.in_order(), 4))
+
+
+@pytest.mark.parametrize("how", ["one tenant", "each their own", "charged"])
+def test_neither_reading_nor_a_change_costs_more_for_those_that_have_left(how: str) -> None:
+    counts = {}
+    for size in (1_000, 16_000):
+        queue = queue_that_half_has_left(size, how)
+        counts[size] = [
+            lines_run(partial(first_four, queue)),
+            lines_run(queue.send),
+            lines_run(partial(queue.push, "new", "new", cost=1.0, key=0.0)),
+            lines_run(partial(queue.remove, f"r{size - 1}")),
+            lines_run(partial(queue.charge, f"t{size - 2}", 1.0)),
+            lines_run(queue.send),
+        ]
+    for small, large in zip(*counts.values(), strict=True):
+        assert large <= 2 * small
 
 
 def test_control_a_linear_step_is_noticed() -> None:

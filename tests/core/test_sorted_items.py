@@ -1,13 +1,16 @@
-"""Is the heap a sorted collection whose items may leave from anywhere, at O(log n)?"""
+"""Are the runs a sorted collection whose items may leave from anywhere, at O(log n)?"""
 
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from math import log2
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.core import sorted_items
 from headway.core.sorted_items import SortedItems
 
 OPERATIONS = st.lists(
@@ -15,27 +18,46 @@ OPERATIONS = st.lists(
 )
 
 
-@given(OPERATIONS)
-def test_it_agrees_with_a_sorted_list(operations: list[tuple[str, int, int]]) -> None:
-    heap: SortedItems[int] = SortedItems()
+@given(OPERATIONS, st.sampled_from([2, 3, sorted_items.MAX_RUN]))
+def test_it_agrees_with_a_sorted_list(operations: list[tuple[str, int, int]], max_run: int) -> None:
+    with patch.object(sorted_items, "MAX_RUN", max_run):
+        agrees_with_a_sorted_list(operations)
+
+
+def agrees_with_a_sorted_list(operations: list[tuple[str, int, int]]) -> None:
+    """Do the same to both and compare them after each operation."""
+    line: SortedItems[int] = SortedItems()
     model: dict[int, tuple[float, int]] = {}
     for sequence, (operation, item, key) in enumerate(operations):
         if operation == "push":
-            heap.push(item, float(key), sequence)
+            line.push(item, float(key), sequence)
             model[item] = (float(key), sequence)
         elif operation == "remove":
-            assert heap.remove(item) == (model.pop(item, None) is not None)
+            assert line.remove(item) == (model.pop(item, None) is not None)
         else:
             first = min(model, key=lambda held: model[held], default=None)
-            assert heap.pop() == first
+            assert line.pop() == first
             if first is not None:
                 del model[first]
-        heap.check_integrity()
-        assert len(heap) == len(model)
-        assert all(item in heap for item in model)
+        line.check_integrity()
+        assert len(line) == len(model)
+        assert all(item in line for item in model)
         expected = sorted((key, order, held) for held, (key, order) in model.items())
-        assert list(heap.in_order()) == expected
-        assert heap.first == (expected[0] if expected else None)
+        assert list(line.in_order()) == expected
+        assert line.first == (expected[0] if expected else None)
+
+
+def test_a_crowd_that_leaves_from_the_middle_leaves_nothing_behind() -> None:
+    line: SortedItems[int] = SortedItems()
+    for item in range(3_000):
+        line.push(item, float(item), item)
+    for item in range(1_000, 3_000):
+        assert line.remove(item)
+    line.check_integrity()
+    for item in range(999):
+        assert line.pop() == item
+    line.check_integrity()
+    assert list(line.in_order()) == [(999.0, 999, 999)]
 
 
 class CountedKey(float):
@@ -59,24 +81,36 @@ def comparisons_of(change: Callable[[], object]) -> int:
 @pytest.mark.parametrize("size", [1 << 8, 1 << 12, 1 << 15])
 def test_each_change_compares_a_logarithmic_number_of_keys(size: int) -> None:
     """I12: counted in comparisons, not in time."""
-    heap: SortedItems[int] = SortedItems()
+    line: SortedItems[int] = SortedItems()
     for item in range(size):
-        heap.push(item, CountedKey((item * 7919) % size), item)
+        line.push(item, CountedKey((item * 7919) % size), item)
     counts = []
     for item in range(64):
         counts += [
-            comparisons_of(partial(heap.remove, item * (size // 64))),
-            comparisons_of(partial(heap.push, size + item, CountedKey(item - 1), size + item)),
-            comparisons_of(heap.pop),
+            comparisons_of(partial(line.remove, item * (size // 64))),
+            comparisons_of(partial(line.push, size + item, CountedKey(item - 1), size + item)),
+            comparisons_of(line.pop),
         ]
     assert 0 < max(counts) <= 3 * log2(size) + 3
 
 
 def test_looking_ahead_a_little_compares_little() -> None:
-    heap: SortedItems[int] = SortedItems()
+    line: SortedItems[int] = SortedItems()
     for item in range(1 << 14):
-        heap.push(item, CountedKey((item * 7919) % (1 << 14)), item)
+        line.push(item, CountedKey((item * 7919) % (1 << 14)), item)
     CountedKey.comparisons = 0
-    ahead = heap.in_order()
+    ahead = line.in_order()
     assert [next(ahead)[0] for _ in range(8)] == list(range(8))
     assert CountedKey.comparisons <= 8 * 16
+
+
+def test_whoever_has_left_is_met_neither_by_a_reader_nor_by_the_next_change() -> None:
+    line: SortedItems[int] = SortedItems()
+    size = 1 << 14
+    for item in range(size):
+        line.push(item, CountedKey(item), item)
+    counts = [comparisons_of(partial(line.remove, item)) for item in range(1, size // 2)]
+    assert comparisons_of(lambda: list(islice(line.in_order(), 4))) == 0
+    assert [line.pop(), line.pop()] == [0, size // 2]
+    counts += [comparisons_of(line.pop) for _ in range(size // 2 - 1)]
+    assert max(counts) <= 3 * log2(size) + 3

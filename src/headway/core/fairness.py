@@ -10,11 +10,11 @@ from heapq import heappop, heappush
 from itertools import chain
 
 from headway.core.service import Account, Queued, ServiceLedger
-from headway.core.sorted_items import SortedItems, in_order, let_go
+from headway.core.sorted_items import SortedItems
 
 
 class FairQueue:
-    """The requests waiting in one tier. A change costs O(log n) on average.
+    """The requests waiting in one tier. A change compares O(log n) of them.
 
     `pop` charges nothing. Service that was given is counted with `charge`, a prediction with
     `reserve` until `draw` has counted as much or `release`; `send` and `settle` are both at once.
@@ -58,7 +58,7 @@ class FairQueue:
             raise ValueError(f"weight must be above 0, cost at least 0, got {weight} and {cost}")
         service = self._service
         account = service.account(tenant)
-        if not account.num_waiting:
+        if account.line.first is None:
             service.advance(self._waiting.first)
             # Who was forgotten just now, owing nothing, starts like anybody new.
             account = service.account(tenant)
@@ -66,15 +66,14 @@ class FairQueue:
         self._sequence += 1
         queued = (key, self._sequence, request_id, account, cost / weight)
         self._queued[request_id] = queued
-        account.num_waiting += 1
-        heappush(account.line, queued)
-        if account.line[0] is queued:
+        account.line.add(queued)
+        if account.line.first is queued:
             self._place(account)
 
     def peek(self) -> str | None:
         """Return the request that would be popped, or None."""
-        first = self._waiting.first
-        return None if first is None else first[2].line[0][2]
+        head = self._head()
+        return None if head is None else head[2]
 
     def pop(self) -> str | None:
         """Take out the next request and return it, or None. Charging is the caller's."""
@@ -86,32 +85,29 @@ class FairQueue:
 
     def send(self) -> str | None:
         """Take out the next request and reserve its cost until `settle`; return it, or None."""
-        first = self._waiting.first
-        if first is None:
+        if (head := self._head()) is None:
             return None
-        _, _, request_id, account, share = queued = first[2].line[0]
-        self._service.advance(first)
+        _, _, request_id, account, share = head
+        self._service.advance(self._waiting.first)
         self._service.reserve(request_id, account, share)
         del self._queued[request_id]
-        self._leave(queued)
+        self._leave(head)
         return request_id
 
     def remove(self, request_id: str) -> bool:
         """Take out a request, wherever it stands; return whether it was waiting."""
-        queued = self._queued.pop(request_id, None)
-        if queued is not None:
+        if queued := self._queued.pop(request_id, None):
             self._leave(queued)
         return queued is not None
 
     def _leave(self, queued: Queued) -> None:
         account = queued[3]
-        account.num_waiting -= 1
-        if account.num_waiting:
-            let_go(queued, account.line, self._queued, account.num_waiting)
-            self._place(account)
-        else:
+        account.line.drop(queued)
+        if account.line.first is None:
             self._waiting.remove(account)
-            self._service.end_waiting(account)
+            self._service.rest(account)
+        else:
+            self._place(account)
 
     def charge(self, tenant: str, cost: float, weight: float = 1.0) -> None:
         """Count service given to the tenant; a negative cost is a refund."""
@@ -162,7 +158,7 @@ class FairQueue:
         while upcoming or begun:
             if upcoming and (not begun or upcoming[:2] < begun[0][:2]):
                 tag, _, account = upcoming
-                line = in_order(account.line, self._queued)
+                line = account.line.in_order()
                 queued = next(line)
                 upcoming = next(untouched, None)
             else:
@@ -173,21 +169,23 @@ class FairQueue:
 
     def _place(self, account: Account) -> None:
         """Put a waiting tenant where its tag and its head request belong."""
-        if account.num_waiting:
-            tag = account.served + account.reserved
-            self._waiting.push(account, tag, account.line[0][1])
+        if head := account.line.first:
+            self._waiting.push(account, account.served + account.reserved, head[1])
+
+    def _head(self) -> Queued | None:
+        first = self._waiting.first
+        return None if first is None else first[2].line.first
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""
         accounts = [account for _, _, account in self._waiting.in_order()]
-        lines = [list(in_order(account.line, self._queued)) for account in accounts]
+        lines = [list(account.line.in_order()) for account in accounts]
         assert all(lines), "a tenant is in order without requests"
         queued = sorted(self._queued.values(), key=lambda each: each[:2])
         assert sorted(chain(*lines), key=lambda each: each[:2]) == queued, "a request is lost"
         for line, account in zip(lines, accounts, strict=True):
             assert all(each[3] is account for each in line), "a request is somebody else's"
-            assert len(line) == account.num_waiting, "the waiting are counted wrongly"
-            assert line[0] is account.line[0], "another request is first"
+            assert line[0] is account.line.first, "another request is first"
         self._waiting.check_integrity()
         self._service.check_integrity()
 

@@ -6,7 +6,7 @@ line behind what that tenant's fair share allows, and so at nobody else's expens
 the second are promoted, hence nothing ever becomes critical, and only once.
 
 Each request is looked at when it arrives and then at the earliest time at which its laxity can have
-reached the margin; that time stands in a heap, so nobody polls.
+reached the margin; those times are kept in order, so nobody polls.
 """
 
 from dataclasses import dataclass

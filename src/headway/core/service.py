@@ -7,7 +7,7 @@ or below it says nothing that a new one would not, so it is forgotten once its t
 
 from dataclasses import dataclass, field
 
-from headway.core.sorted_items import SortedItems
+from headway.core.sorted_items import SortedEntries, SortedItems
 
 MAX_IDLE_TENANTS = 4096
 """Beyond this many idle tenants, those that are least in debt are forgotten."""
@@ -25,9 +25,8 @@ class Account:
     served: float
     reserved: float = 0.0
     num_reserved: int = 0
-    num_waiting: int = 0
-    line: list[Queued] = field(default_factory=list)
-    """A heap of its waiting requests, and of some that have left (`sorted_items.py`)."""
+    line: SortedEntries[Queued] = field(default_factory=SortedEntries)
+    """What it has waiting."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +36,7 @@ class _Reservation:
 
 
 class ServiceLedger:
-    """The tenants' accounts. A change costs O(log tenants) on average.
+    """The tenants' accounts. A change compares O(log tenants) of them.
 
     Reservations count in the tag but do not move the virtual time. Otherwise a prediction of
     10 000 tokens, refunded down to 100, would leave a newcomer 9 900 behind who made it.
@@ -80,24 +79,19 @@ class ServiceLedger:
         if not account.num_reserved:
             self._idle.remove(account.tenant)
 
-    def end_waiting(self, account: Account) -> None:
-        """Note that the tenant has nothing queued any more."""
-        account.line.clear()
-        self._rest(account)
-
     def charge(self, account: Account, amount: float) -> None:
         """Count service; a negative amount is a refund."""
         account.served += amount
         if account.served > self._most_served:
             self._most_served = account.served
-        self._rest(account)
+        self.rest(account)
 
     def reserve(self, request_id: str, account: Account, amount: float) -> None:
         """Count a request's prediction until `release`. Raises ValueError for a second one."""
         if request_id in self._reserved:
             raise ValueError(f"{request_id} has a reservation")
         self._reserved[request_id] = _Reservation(account, amount)
-        if not (account.num_waiting or account.num_reserved):
+        if not (account.num_reserved or account.line.first):
             self._idle.remove(account.tenant)
         account.reserved += amount
         account.num_reserved += 1
@@ -134,9 +128,9 @@ class ServiceLedger:
         self.charge(account, served)
         return account
 
-    def _rest(self, account: Account) -> None:
+    def rest(self, account: Account) -> None:
         """Keep an account in use, put aside an idle one that is in debt, forget any other."""
-        if account.num_waiting or account.num_reserved:
+        if account.num_reserved or account.line.first:
             return
         if account.served > self.virtual_time:
             self._sequence += 1
@@ -155,6 +149,6 @@ class ServiceLedger:
         total = sum(account.num_reserved for account in self._accounts.values())
         assert total == len(self._reserved), "a reservation is lost"
         for tenant, account in self._accounts.items():
-            in_use = account.num_waiting > 0 or account.num_reserved > 0
+            in_use = account.num_reserved > 0 or account.line.first is not None
             assert in_use != (tenant in self._idle), f"{tenant} is both in use and idle, or neither"
         self._idle.check_integrity()
