@@ -348,3 +348,14 @@ def test_wrong_use_is_refused() -> None:
         queue.reserve("s", "a", 1.0)
     assert not queue.remove("unknown")
     queue.check_integrity()
+
+
+def test_a_reservation_that_is_refused_leaves_no_account_behind() -> None:
+    queue = FairQueue()
+    queue.reserve("r", "a", 1.0)
+    with pytest.raises(ValueError, match="weight must be above 0"):
+        queue.reserve("s", "unknown", 1.0, weight=0.0)
+    with pytest.raises(ValueError, match="has a reservation"):
+        queue.reserve("r", "unknown", 1.0)
+    assert queue.num_tenants == 1
+    queue.check_integrity()

@@ -121,8 +121,11 @@ class FairQueue:
 
         Raises ValueError when it has a reservation.
         """
+        amount = _by_weight(cost, weight)
+        if self._service.has_reservation(request_id):
+            raise ValueError(f"{request_id} has a reservation")
         account = self._service.account(tenant)
-        self._service.reserve(request_id, account, _by_weight(cost, weight))
+        self._service.reserve(request_id, account, amount)
         self._place(account)
 
     def draw(self, request_id: str, tenant: str, cost: float, weight: float = 1.0) -> None:

@@ -54,6 +54,10 @@ class ServiceLedger:
         """Return how many tenants are remembered."""
         return len(self._accounts)
 
+    def has_reservation(self, request_id: str) -> bool:
+        """Return whether a request is under way that is reserved for."""
+        return request_id in self._reserved
+
     def account(self, tenant: str) -> Account:
         """Return the tenant's account; a new one starts at the virtual time."""
         account = self._accounts.get(tenant)
