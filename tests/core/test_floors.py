@@ -69,7 +69,7 @@ def test_a_blocked_tier_keeps_its_claim_but_does_not_pile_it_up() -> None:
     ledger.settle((10.0, 0.0), (True, True))
     before = ledger.deficits[1]
     for _ in range(100):
-        ledger.settle((10.0, 0.0), (True, True), (False, True))
+        ledger.serve(0, 10.0, (True, True), (False, True))
     assert ledger.deficits[1] == before == 2.0
 
 
@@ -121,3 +121,26 @@ def test_g1_what_was_owed_outlasts_a_step_in_which_all_were_served() -> None:
     assert ledger.deficits[1] == pytest.approx(40.0), "content, it claims nothing new"
     ledger.settle((100.0, 0.0), (True, False), content=(True, False))
     assert ledger.deficits[1] == 0.0
+
+
+FLAGS = st.lists(st.booleans(), min_size=3, max_size=3)
+
+
+@given(
+    FLOORS,
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-10, 10), FLAGS, FLAGS), max_size=40),
+)
+def test_service_of_one_tier_counts_as_that_of_all_in_which_only_one_was_served(
+    floors: tuple[float, float, float], services: list[tuple[int, int, list[bool], list[bool]]]
+) -> None:
+    one, together = FloorLedger(floors, 1.0), FloorLedger(floors, 1.0)
+    expected = [0.0, 0.0, 0.0]
+    for rank, cost, backlogged, blocked in services:
+        served = [cost if other == rank else 0 for other in range(3)]
+        one.serve(rank, cost, backlogged, blocked)
+        together.settle(served, backlogged, blocked)
+        for other, floor in enumerate(floors):
+            due = 0.0 if blocked[other] else floor * cost - served[other]
+            claims = backlogged[other] and floor > 0
+            expected[other] = max(0.0, expected[other] + due) if claims else 0.0
+        assert one.deficits == together.deficits == pytest.approx(expected)

@@ -1,8 +1,9 @@
 """Which tier is owed?
 
 A floor is a share of service guaranteed to a tier while it is backlogged (mClock: reservation).
-Strict priority serves tiers in order; what it withholds from a tier's floor is counted here, and a
-tier that is owed goes first. Service is in cost units, so time does not come into it.
+Strict priority serves tiers in order; what it withholds from a tier's floor is counted here. At the
+gateway a tier that is owed goes first; the engine pays it beside the prompts of more urgent tiers,
+as late as the guarantee allows (`budget.py`). Service is in cost units, so time does not come in.
 """
 
 from collections.abc import Sequence
@@ -43,27 +44,22 @@ class FloorLedger:
         this step: its claim does not rise, and falls by what it got beyond its floor. Both may be
         empty: none is.
         """
-        total = sum(served)
-        for rank, floor in enumerate(self._floors):
-            due = floor * total - served[rank]
+        deficits, total = self.deficits, sum(served)
+        for rank, floor in self._guaranteed:
+            deficit = deficits[rank] + (floor * total - served[rank])
             if not backlogged[rank]:
-                due = min(due, 0.0) if content and content[rank] else -self.deficits[rank]
+                deficit = min(deficit, deficits[rank]) if content and content[rank] else 0.0
             elif blocked and blocked[rank]:
-                due = 0.0
-            self.deficits[rank] = max(0.0, self.deficits[rank] + due)
+                continue
+            deficits[rank] = deficit if deficit > 0.0 else 0.0
 
     def serve(
         self, rank: int, cost: float, backlogged: Sequence[bool], blocked: Sequence[bool] = ()
     ) -> None:
         """Account for service of one rank; otherwise as `settle`."""
-        deficits = self.deficits
-        for other, floor in self._guaranteed:
-            if not backlogged[other]:
-                deficits[other] = 0.0
-            elif not (blocked and blocked[other]):
-                due = floor * cost - cost if other == rank else floor * cost
-                deficit = deficits[other] + due
-                deficits[other] = deficit if deficit > 0.0 else 0.0
+        served = [0.0] * len(self._floors)
+        served[rank] = cost
+        self.settle(served, backlogged, blocked)
 
     def refund(
         self, rank: int, over: float, actual: float, paid: float, backlogged: Sequence[bool]
