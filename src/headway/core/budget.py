@@ -87,7 +87,7 @@ class StepBudget:
     ) -> None:
         for rank, tier in enumerate(limits.tiers):
             bounds = [tier.recent_s] if rank in step.recent else []
-            if not any(self._has_prompt[:rank]):
+            if not self.waits_for_prompts(rank):
                 due_s = min([r.due_s for r in decodes[rank]], default=inf)
                 bounds.append(max(due_s / step.safety, limits.min_step_s))
             for seconds in bounds:
@@ -100,7 +100,7 @@ class StepBudget:
         return [
             rank
             for rank in step.owed
-            if not (step.debts and any(self._has_prompt[:rank]))
+            if not (step.debts and self.waits_for_prompts(rank))
             or step.debts[rank] > limits.tiers[rank].floor * saved
         ]
 
