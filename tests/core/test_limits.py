@@ -119,6 +119,29 @@ def test_one_slow_window_among_others_lowers_nothing_but_the_only_one_or_two_in_
     assert observe(0.1) == 34
 
 
+@pytest.mark.parametrize("num_inflight", [20, 64])
+@pytest.mark.parametrize("calm", [0.3, 0.7])
+@pytest.mark.parametrize("overload", [(1.3,), (1.4, 1.6)])
+def test_a_sudden_overload_after_a_long_calm_is_noticed_within_ten_windows(
+    overload: tuple[float, ...], calm: float, num_inflight: int
+) -> None:
+    limiter = NodeLimiter(64)
+
+    def observe(closeness: float, num_inflight: int) -> int:
+        window = replace(full(limiter), itl_s=0.05 * closeness, itl_target_s=0.05)
+        return limiter.observe(replace(window, max_inflight=num_inflight))
+
+    assert {observe(calm, num_inflight) for _ in range(100)} == {64}
+    saturated = [observe(overload[n % len(overload)], 64) for n in range(10)]
+    assert min(saturated) < 64
+
+
+def test_a_node_that_is_too_slow_although_its_limit_is_not_used_is_noticed_too() -> None:
+    limiter = NodeLimiter(64)
+    slow = replace(full(limiter), itl_s=0.065, itl_target_s=0.05, max_inflight=40)
+    assert min(limiter.observe(slow) for _ in range(10)) < 64
+
+
 @pytest.mark.parametrize("factor", [0.1, 10])
 def test_throughput_comes_near_that_of_the_best_static_limit(factor: float) -> None:
     """Where more in flight brings hardly more, less of it is as good."""

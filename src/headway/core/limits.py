@@ -57,7 +57,9 @@ class NodeLimiter:
         """Where the limit was when the node last had too much, until that is passed again."""
         self._told: frozenset[str] = frozenset()
         self._unloaded_itl = RecentMean()
-        self._itl = RecentMean()
+        self._itls = RecentMean(), RecentMean()
+        """Of the windows that did not use the limit, and of those that did: how little in flight
+        goes says nothing about much."""
         self._num_plain = 0
         """How many windows in a row were plainly too slow."""
         self._trend = Trend()
@@ -103,7 +105,8 @@ class NodeLimiter:
         least = max(self.floor, (self.limit + 1) // 2)
         self.limit = min(self.limit, max(least, limit))
         self._since_change, self._hold = 0, hold
-        self._itl.forget()
+        for itl in self._itls:
+            itl.forget()
         if hold > 0:
             self._trend.forget()  # how it went with too much says nothing about less
 
@@ -114,11 +117,16 @@ class NodeLimiter:
         elif self._has_room(window) and self._since_change >= self._pace(window, gain):
             self.limit = min(self.ceiling, self.limit + max(1, self.limit // 50))
             self._since_change = 0
-            self._itl.fade(FEW)
+            self._itls[True].fade(FEW)
 
     def _is_steady(self, window: WindowSignals) -> bool:
         """Whether the limit was what bounded the node, and in-flight had come down to it."""
-        return IN_USE * self.limit <= window.max_inflight <= max(1.1 * self.limit, self.limit + 1)
+        return self._is_used(window) and window.max_inflight <= max(
+            1.1 * self.limit, self.limit + 1
+        )
+
+    def _is_used(self, window: WindowSignals) -> bool:
+        return window.max_inflight >= IN_USE * self.limit
 
     def _learn(self, window: WindowSignals) -> None:
         if window.itl_s is not None and window.max_inflight <= FLOOR:
@@ -126,7 +134,11 @@ class NodeLimiter:
             self._unloaded_itl.add(window.itl_s)
         closeness = self._itl_closeness(window)
         if closeness is not None:
-            self._itl.add(closeness)
+            used = self._is_used(window)
+            self._itls[not used].fade(FEW)
+            if (self._itls[used].mean or 0.0) < ROOMY:
+                self._itls[used].fade(FEW // 2)  # far below it, single windows do no harm
+            self._itls[used].add(closeness)
             self._num_plain = self._num_plain + 1 if closeness > PLAIN else 0
         if self._is_steady(window):
             self._trend.add(window.max_inflight, window.throughput)
@@ -137,11 +149,12 @@ class NodeLimiter:
         shares: list[float] = []
         if window.num_preemptions and window.kv_used is not None and window.kv_used > KV_FULL:
             shares.append(MOST_KEPT)
-        if self._num_plain >= min(2, self._itl.num_seen):
+        itl = self._itls[self._is_used(window)]
+        if self._num_plain >= min(2, sum(each.num_seen for each in self._itls)):
             closeness = self._itl_closeness(window)
         else:
-            few = self._itl.num_seen < FEW
-            closeness = None if few else (self._itl.mean or 0.0) - DOUBT / self._itl.num_seen
+            few = itl.num_seen < FEW
+            closeness = None if few else (itl.mean or 0.0) - DOUBT / itl.num_seen
         if closeness is not None and closeness > 1:
             shares.append(1 / closeness)
         queue = None if self._keeps_latency else window.queue_closeness
@@ -158,7 +171,7 @@ class NodeLimiter:
         """Return how many windows apart two steps up are: the nearer to too much, the more."""
         if self._keeps_latency:
             return 1
-        signals = (self._itl.mean, window.queue_closeness)
+        signals = (self._itls[True].mean, window.queue_closeness)
         told = [signal for signal in signals if signal is not None]
         if not told:
             return float("inf")
