@@ -142,6 +142,15 @@ def test_a_node_that_is_too_slow_although_its_limit_is_not_used_is_noticed_too()
     assert min(limiter.observe(slow) for _ in range(10)) < 64
 
 
+def test_a_first_window_in_which_the_node_compiled_excuses_nothing_later() -> None:
+    limiter = NodeLimiter(64)
+    idle = replace(full(limiter), itl_target_s=0.05, max_inflight=1)
+    for itl_s in (2.0, *(10 * [0.02])):
+        limiter.observe(replace(idle, itl_s=itl_s))
+    slow = replace(full(limiter), itl_s=0.12, itl_target_s=0.05)
+    assert [limiter.observe(slow) for _ in range(2)][-1] < 64, "plain twice in a row"
+
+
 @pytest.mark.parametrize("factor", [0.1, 10])
 def test_throughput_comes_near_that_of_the_best_static_limit(factor: float) -> None:
     """Where more in flight brings hardly more, less of it is as good."""

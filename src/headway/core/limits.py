@@ -4,6 +4,9 @@ Grow slowly, back off fast, on what a node does with the tokens it is asked for,
 whole requests take: those are as long as their answers. What is not told is neither good nor bad.
 """
 
+from collections import deque
+from statistics import median_low
+
 from headway.core.trend import RecentMean, Trend
 from headway.core.window import WindowSignals, window_is_over
 
@@ -56,7 +59,7 @@ class NodeLimiter:
         self._too_much: int | None = None
         """Where the limit was when the node last had too much, until that is passed again."""
         self._told: frozenset[str] = frozenset()
-        self._unloaded_itl = RecentMean()
+        self._unloaded_itls: deque[float] = deque(maxlen=FEW)
         self._itls = RecentMean(), RecentMean()
         """Of the windows that did not use the limit, and of those that did: how little in flight
         goes says nothing about much."""
@@ -131,7 +134,7 @@ class NodeLimiter:
     def _learn(self, window: WindowSignals) -> None:
         if window.itl_s is not None and window.max_inflight <= FLOOR:
             # Only where hardly less can be in flight: learnt under load, it would drift upward.
-            self._unloaded_itl.add(window.itl_s)
+            self._unloaded_itls.append(window.itl_s)
         closeness = self._itl_closeness(window)
         if closeness is not None:
             used = self._is_used(window)
@@ -185,4 +188,5 @@ class NodeLimiter:
         """Return the gaps between tokens as a share of what was promised; above 1 is too slow."""
         if self._keeps_latency or window.itl_s is None or window.itl_target_s is None:
             return None
-        return window.itl_s / max(window.itl_target_s, STRETCH * (self._unloaded_itl.mean or 0.0))
+        unloaded_s = median_low(self._unloaded_itls) if self._unloaded_itls else 0.0
+        return window.itl_s / max(window.itl_target_s, STRETCH * unloaded_s)
