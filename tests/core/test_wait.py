@@ -158,6 +158,24 @@ def test_a_thousand_that_waited_together_move_what_is_told_no_further_than_one_c
     assert estimator.estimate(0, model).p50_s <= 1.5 * before
 
 
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("count", [100, 1000, 10_000])
+def test_nor_do_all_that_waited_together_until_the_last_is_served(
+    count: int, newest_first: bool
+) -> None:
+    estimator = WaitEstimator(1)
+    model = model_of(ahead(190.0), drain())
+    for number in range(max(2000, 2 * count)):  # the first outcomes go further
+        estimator.tell(str(number), 0, model, told(estimator, model), 0.0)
+        estimator.served(str(number), 10.0 + number % 2)
+    before = estimator.estimate(0, model).p50_s
+    for number in range(count):
+        estimator.tell(str(number), 0, model, told(estimator, model), 0.0)
+    for number in range(count)[:: -1 if newest_first else 1]:
+        estimator.served(str(number), 1000.0)
+    assert before < estimator.estimate(0, model).p50_s <= 1.5 * before
+
+
 def test_the_first_of_a_flow_learn_nothing_from_those_behind_their_own() -> None:
     estimator = WaitEstimator(1)
     model = model_of(ahead(190.0), drain())

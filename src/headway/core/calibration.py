@@ -4,6 +4,7 @@ Each estimate is corrected by what became of others, so that in the long run hal
 within the p50 and nine in ten within the p90, whatever the model (`wait.py`) leaves out.
 """
 
+from bisect import bisect_left
 from itertools import chain
 from math import exp, inf
 
@@ -36,6 +37,10 @@ class _Correction:
         self._count = 0
         self.num_open = 0
         """How many estimates have not met their outcome."""
+        self._num_told = 0
+        self._peaks: list[int] = []
+        self._peaks_at: list[int] = []
+        """How many were open after which estimate, where no later one found as many."""
 
     def apply(self, model: Model) -> WaitEstimate:
         """Return the corrected estimate."""
@@ -45,8 +50,28 @@ class _Correction:
             p90_s = min(p90_s, mean_s * (1 + self._widening * one_spread))
         return WaitEstimate(self._factor * p50_s, self._factor * p90_s)
 
-    def learn(self, model: Model, wait_s: float, *, kept: bool) -> None:
+    def tell(self) -> int:
+        """Count an estimate; return its number. Amortised O(1)."""
+        if self.num_open == 0:
+            self._peaks.clear()
+            self._peaks_at.clear()
+        self.num_open += 1
+        self._num_told += 1
+        while self._peaks and self._peaks[-1] <= self.num_open:
+            self._peaks.pop()
+            self._peaks_at.pop()
+        self._peaks.append(self.num_open)
+        self._peaks_at.append(self._num_told)
+        return self._num_told
+
+    def most_open_since(self, number: int) -> int:
+        """Return how many were open at once, at most, since an estimate that still is."""
+        return self._peaks[bisect_left(self._peaks_at, number)]
+
+    def learn(self, model: Model, wait_s: float, *, kept: bool, num_together: int) -> None:
         """Compare a wait with what would be told today, and move towards it.
+
+        `num_together`: how many waited at once, at most, during this wait.
 
         Today, not when it was told: what was told has been corrected by others since, and moving
         for each of a thousand that waited together would overshoot a thousandfold. Where loads
@@ -55,7 +80,7 @@ class _Correction:
         conformal inference, Gibbs and Candès 2021).
         """
         told = self.apply(model)
-        step = min(STEP, ALL_OPEN / (1 + self.num_open))
+        step = min(STEP, ALL_OPEN / num_together)
         self._beyond += BEYOND_STEP * step * (kept - P90)
         self._beyond = min(max(self._beyond, MIN_BEYOND), MAX_BEYOND)
         step = max(step, FIRST_STEP / (1 + self._count))
@@ -82,10 +107,10 @@ class WaitCounts:
         self.within_p90 = [0] * num_ranks
 
 
-_Told = tuple[int, bool, float, float, *tuple[float, ...]]
-"""Rank, whether others of its flow waited, since when it waits, the p90 that it was told, and the
-model's numbers: one tuple of them for each waiting request, so that the garbage collector has the
-less to visit."""
+_Told = tuple[int, bool, int, float, float, *tuple[float, ...]]
+"""Rank, whether others of its flow waited, the number of its estimate, since when it waits, the p90
+that it was told, and the model's numbers: one tuple of them for each waiting request, so that the
+garbage collector has the less to visit."""
 
 
 class WaitEstimator:
@@ -135,8 +160,8 @@ class WaitEstimator:
         behind: bool = False,
     ) -> None:
         """Keep what a request was told until its wait is over."""
-        self._told[request_id] = (rank, behind, now, p90_s, *chain.from_iterable(model))
-        self._corrections[rank][behind].num_open += 1
+        number = self._corrections[rank][behind].tell()
+        self._told[request_id] = (rank, behind, number, now, p90_s, *chain.from_iterable(model))
 
     def served(self, request_id: str, now: float) -> None:
         """The wait is over: the request leaves for a node."""
@@ -150,12 +175,12 @@ class WaitEstimator:
         told = self._told.pop(request_id, None)
         if told is None:
             return
-        rank, behind, since, p90_s = told[:4]
+        rank, behind, number, since, p90_s = told[:5]
         correction, kept = self._corrections[rank][behind], now - since <= p90_s
         correction.num_open -= 1
         if judge_early or not kept:
-            numbers = told[4:]
+            numbers, together = told[5:], correction.most_open_since(number)
             model = tuple(zip(numbers[::2], numbers[1::2], strict=True))
             self.counts.judged[rank] += 1
             self.counts.within_p90[rank] += kept
-            correction.learn(model, now - since, kept=kept)
+            correction.learn(model, now - since, kept=kept, num_together=together)
