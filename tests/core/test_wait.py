@@ -1,12 +1,13 @@
 """Is an estimate what is ahead over the rate, does it rise with that, and does it learn?"""
 
+from math import exp
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.calibration import WaitEstimator
+from headway.core.calibration import BURST_MEMORY_S, WaitEstimator
 from headway.core.drain import DrainRate
 from headway.core.wait import Model, WaitEstimate, model_wait
 
@@ -195,6 +196,17 @@ def test_arrivals_in_a_burst_count_at_once_and_fade_slowly() -> None:
         estimator.arrived(0, 5.0, 1000.0 + number / 10)
     assert estimator.arrivals_above(1, 1015.0) > 25.0
     assert 5.0 < estimator.arrivals_above(1, 1045.0) < 10.0
+
+
+def test_arrivals_after_a_lull_count_as_soon_as_after_none() -> None:
+    estimator = WaitEstimator(2)
+    for start in (0.0, 400.0):  # a hundred seconds, and three hundred of silence
+        for number in range(2000 if start == 0.0 else 300):
+            estimator.arrived(0, 1.0, start + number / 20)
+            if start > 0 and number % 100 == 99:
+                seconds = (number + 1) / 20
+                soonest = 20.0 * (1 - exp(-seconds / BURST_MEMORY_S))
+                assert estimator.arrivals_above(1, start + seconds) >= 0.9 * soonest
 
 
 def test_arrivals_above_are_averaged_over_more_than_a_burst_and_fade() -> None:

@@ -7,7 +7,10 @@ NEWEST_SHARE = 0.02
 
 
 class MovingRate:
-    """Amount per second, forgetting with a time constant of `memory_s` seconds."""
+    """Amount per second, forgetting with a time constant of `memory_s` seconds.
+
+    A lull counts as no longer than that: what comes after it is soon seen.
+    """
 
     def __init__(self, memory_s: float) -> None:
         self.samples = 0
@@ -19,14 +22,14 @@ class MovingRate:
         """Count `amount` that came after `elapsed_s` seconds of nothing; return the rate."""
         keep = exp(-elapsed_s / self._memory_s)
         self._amount = self._amount * keep + amount
-        self._seconds = seconds = self._seconds * keep + elapsed_s
+        self._seconds = seconds = self._seconds * keep + min(elapsed_s, self._memory_s)
         self.samples += 1
         return self._amount / seconds if seconds > 0 else 0.0
 
     def after(self, idle_s: float) -> float:
         """Return the rate if nothing has come for `idle_s` since; 0 while no time has passed."""
         keep = exp(-idle_s / self._memory_s)
-        seconds = self._seconds * keep + idle_s
+        seconds = self._seconds * keep + min(idle_s, self._memory_s)
         return self._amount * keep / seconds if seconds > 0 else 0.0
 
 
