@@ -9,6 +9,9 @@ from headway.core.promotion import Plan
 from headway.core.wait import Model, WaitEstimate, model_wait
 from headway.core.waiting import Waiting
 
+Told = tuple[Model | None, WaitEstimate | None, bool]
+"""From what, and how long a request would wait, None if unknown; whether others of its flow do."""
+
 
 class Forecaster(WaitEstimator):
     """Estimates for the requests of one dispatcher, from its queue and what became of others."""
@@ -25,31 +28,30 @@ class Forecaster(WaitEstimator):
         """Measured cost per second under saturation; None while unknown."""
         return self._drain.rate
 
-    def wait(self, entry: QueuedRequest, now: float) -> tuple[Model | None, WaitEstimate | None]:
-        """Return how long `entry` would wait if it arrived now, None if unknown, and from what."""
+    def wait(self, entry: QueuedRequest, now: float) -> Told:
+        """Return how long `entry` would wait if it arrived now."""
         index = self._waiting.index(entry)
         if self.free[index] > 0 and not any(self._waiting.backlogged[: index + 1]):
-            return (), NO_WAIT
+            return (), NO_WAIT, False
         own = self._waiting.lanes[index].cost_ahead(entry)
         model = self._model(index, own, now)
-        if model is None:
-            return None, None
-        return model, self.estimate(entry.rank, model, behind=own > 0)
+        behind = own > 0
+        wait = None if model is None else self.estimate(entry.rank, model, behind=behind)
+        return model, wait, behind
 
     def laxity_s(self, entry: QueuedRequest, plan: Plan, now: float) -> float:
         """Return the time that a waiting request will have to spare at its deadline: the median."""
         index = self._waiting.index(entry)
         model = self._model(index, plan.cost_left(self._waiting.lanes[index].served), now)
-        wait_s = 0.0 if model is None else self.estimate(entry.rank, model, behind=True).p50_s
+        wait_s = 0.0
+        if model is not None:
+            wait_s = self.estimate(entry.rank, model, behind=plan.ahead > 0).p50_s
         return plan.deadline - now - wait_s - self._drain.service_s(entry.cost)
 
-    def joined(
-        self, entry: QueuedRequest, told: tuple[Model | None, WaitEstimate | None], now: float
-    ) -> None:
+    def joined(self, entry: QueuedRequest, told: Told, now: float) -> None:
         """Note that `entry` joins the queue, and what it was told: what `wait` returned."""
-        model, wait = told
+        model, wait, behind = told
         if model and wait is not None:
-            behind = self._waiting.lane(entry).backlog.tenant_cost(entry.tenant) > 0
             self.tell(entry.request_id, entry.rank, model, wait.p90_s, now, behind=behind)
         self.arrived(entry.rank, entry.cost, now)
 
