@@ -66,3 +66,27 @@ def p50_s(forecast: Forecaster, entry: QueuedRequest) -> float:
     wait = forecast.wait(entry, SETTLED_S)[1]
     assert wait is not None
     return wait.p50_s
+
+
+def test_integrity_is_that_every_estimate_counts_once(
+    forecast: Forecaster,
+) -> None:
+    model = ((1.0, 1.0),)
+    forecast.tell("other", BULK, model, 1.0, SETTLED_S)
+    forecast.check_integrity()
+    forecast.tell("other", BULK, model, 1.0, SETTLED_S)
+    with pytest.raises(AssertionError, match="lost"):
+        forecast.check_integrity()
+
+
+def test_integrity_is_that_every_estimate_is_of_one_that_waits(forecast: Forecaster) -> None:
+    forecast.tell("nobody", BULK, ((1.0, 1.0),), 1.0, SETTLED_S)
+    with pytest.raises(AssertionError, match="left over"):
+        forecast.check_integrity()
+
+
+def test_integrity_is_that_whoever_has_a_time_limit_will_expire(waiting: Waiting) -> None:
+    waiting.check_integrity()
+    waiting.join(bulk("r", deadline=DEADLINE), None)
+    with pytest.raises(AssertionError, match="time limit"):
+        waiting.check_integrity()

@@ -175,6 +175,7 @@ def test_nor_do_all_that_waited_together_until_the_last_is_served(
     for number in range(count)[:: -1 if newest_first else 1]:
         estimator.served(str(number), 1000.0)
     assert before < estimator.estimate(0, model).p50_s <= 1.5 * before
+    estimator.check_integrity()
 
 
 def test_the_first_of_a_flow_learn_nothing_from_those_behind_their_own() -> None:

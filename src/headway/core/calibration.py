@@ -184,3 +184,8 @@ class WaitEstimator:
             self.counts.judged[rank] += 1
             self.counts.within_p90[rank] += kept
             correction.learn(model, now - since, kept=kept, num_together=together)
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError naming what is off. Linear; for tests."""
+        num_open = sum(each.num_open for pair in self._corrections for each in pair)
+        assert num_open == len(self._told), "an estimate is lost"

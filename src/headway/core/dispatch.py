@@ -196,4 +196,4 @@ class Dispatcher:
         """Raise AssertionError naming what is off. Linear; for tests."""
         self._waiting.check_integrity()
         assert not any(request_id in self._waiting for request_id in self._sent), "waits, yet sent"
-        assert len(self._forecast) <= len(self), "an estimate is left over"
+        self._forecast.check_integrity()

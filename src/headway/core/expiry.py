@@ -6,6 +6,8 @@ comparing. Only those with a sooner deadline of their own have to be sorted.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import chain
 
 from headway.core.sorted_items import SortedItems
 
@@ -27,6 +29,11 @@ class Expiry:
     def __len__(self) -> int:
         """Return how many there are."""
         return sum(map(len, self._lines)) + len(self._sooner)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the requests, in no order."""
+        lines = chain.from_iterable(self._lines)
+        return chain(lines, (request_id for _, _, request_id in self._sooner.in_order()))
 
     def add(self, request_id: str, lane: int, at: float) -> None:
         """Let a request that joined the lane expire at `at`."""

@@ -74,3 +74,8 @@ class Forecaster(WaitEstimator):
             floor=waiting.lanes[index].tier.floor,
             floors_below=waiting.floors_below(index),
         )
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError naming what is off. Linear; for tests."""
+        super().check_integrity()
+        assert all(told in self._waiting for told in self._told), "an estimate is left over"

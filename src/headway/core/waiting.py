@@ -190,7 +190,8 @@ class Waiting:
         assert sum(self._depths) == len(self), "the depths do not add up"
         assert sum(lane.backlog.tokens for lane in self.lanes) == self._tokens, "tokens are lost"
         assert sum(lane.backlog.requests for lane in self.lanes) == len(self), "one is lost"
-        assert len(self._expiry) <= len(self), "an expired request is left over"
+        limited = [k for k, e in self._entries.items() if self.lane(e).expires_at(e) is not None]
+        assert sorted(self._expiry) == sorted(limited), "a time limit is lost, or left over"
         self._expiry.check_integrity()
         assert len(self.promotions) <= len(self), "a promotion is left over"
         for backlogged, lane in zip(self.backlogged, self.lanes, strict=True):
