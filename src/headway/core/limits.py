@@ -140,7 +140,7 @@ class NodeLimiter:
             used = self._is_used(window)
             self._itls[not used].fade(FEW)
             if (self._itls[used].mean or 0.0) < ROOMY:
-                self._itls[used].fade(FEW // 2)  # far below it, single windows do no harm
+                self._itls[used].fade(FEW // 2)  # so far below, single windows do no harm
             self._itls[used].add(closeness)
             self._num_plain = self._num_plain + 1 if closeness > PLAIN else 0
         if self._is_steady(window):
