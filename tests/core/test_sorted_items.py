@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from math import log2
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,8 @@ OPERATIONS = st.lists(
 
 @given(OPERATIONS, st.sampled_from([2, 3, sorted_items.MAX_RUN]))
 def test_it_agrees_with_a_sorted_list(operations: list[tuple[str, int, int]], max_run: int) -> None:
-    with patch.object(sorted_items, "MAX_RUN", max_run):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_items, "MAX_RUN", max_run)
         agrees_with_a_sorted_list(operations)
 
 

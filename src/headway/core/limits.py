@@ -139,7 +139,7 @@ class NodeLimiter:
         if closeness is not None:
             used = self._is_used(window)
             self._itls[not used].fade(FEW)
-            if (self._itls[used].mean or 0.0) < ROOMY:
+            if self._itls[used].mean < ROOMY:
                 self._itls[used].fade(FEW // 2)  # so far below, single windows do no harm
             self._itls[used].add(closeness)
             self._num_plain = self._num_plain + 1 if closeness > PLAIN else 0
@@ -157,7 +157,7 @@ class NodeLimiter:
             closeness = self._itl_closeness(window)
         else:
             few = itl.num_seen < FEW
-            closeness = None if few else (itl.mean or 0.0) - DOUBT / itl.num_seen
+            closeness = None if few else itl.mean - DOUBT / itl.num_seen
         if closeness is not None and closeness > 1:
             shares.append(1 / closeness)
         queue = None if self._keeps_latency else window.queue_closeness
@@ -174,7 +174,8 @@ class NodeLimiter:
         """Return how many windows apart two steps up are: the nearer to too much, the more."""
         if self._keeps_latency:
             return 1
-        signals = (self._itls[True].mean, window.queue_closeness)
+        itl = self._itls[True]
+        signals = (itl.mean if itl.num_seen else None, window.queue_closeness)
         told = [signal for signal in signals if signal is not None]
         if not told:
             return float("inf")

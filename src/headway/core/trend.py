@@ -11,17 +11,16 @@ LEAST_SPREAD = 0.03
 
 
 class RecentMean:
-    """The mean of the last values; None before the first."""
+    """The mean of the last values; 0 before the first."""
 
     def __init__(self) -> None:
-        self.mean: float | None = None
+        self.mean = 0.0
         self.num_seen = 0
 
     def add(self, value: float) -> None:
         """Count a value."""
         self.num_seen = min(self.num_seen + 1, MOST_SEEN)
-        mean = 0.0 if self.mean is None else self.mean
-        self.mean = mean + (value - mean) / self.num_seen
+        self.mean += (value - self.mean) / self.num_seen
 
     def fade(self, most: int) -> None:
         """Let what was seen weigh no more than so many values, for it will soon be different."""
@@ -29,7 +28,7 @@ class RecentMean:
 
     def forget(self) -> None:
         """What was seen is no longer how it is."""
-        self.mean, self.num_seen = None, 0
+        self.mean, self.num_seen = 0.0, 0
 
 
 class Trend:
