@@ -84,10 +84,10 @@ class StepCoefficients:
 
     def __post_init__(self) -> None:
         """Refuse what would make a step shorter by computing more."""
-        values = [getattr(self, name) for name in self.__slots__]
-        # The sum is a number only if each of them is.
-        if not (min(values) >= 0 and sum(values) < inf):
-            raise ValueError(f"all must be numbers of at least 0, got {self}")
+        wrong = [name for name in self.__slots__ if not 0 <= getattr(self, name) < inf]
+        if wrong:
+            value = getattr(self, wrong[0])
+            raise ValueError(f"{wrong[0]} must be a number of at least 0, got {value}")
 
     def time_s(self, features: StepFeatures) -> float:
         """Return the seconds that a step takes."""
@@ -154,7 +154,7 @@ class StepTimePredictor:
         """Learn from a step. Times that are no time (0, not finite) are ignored."""
         if not (isfinite(actual_s) and actual_s > 0):
             return
-        late = actual_s > exp(self._log_safety) * self.coefficients.time_s(features)
+        late = actual_s > self.guarded(features)
         log_safety = self._log_safety + SAFETY_STEP * (late - LATE_RATE)
         self._log_safety = min(max(log_safety, 0.0), MAX_LOG_SAFETY)
         if self._fit.learn(features.row, actual_s):
