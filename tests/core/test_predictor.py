@@ -54,7 +54,7 @@ def test_i11_more_work_never_takes_less_time(
 
 @pytest.mark.parametrize("value", [-1e-9, float("nan"), float("inf")])
 def test_a_coefficient_is_a_number_of_at_least_zero(value: float) -> None:
-    with pytest.raises(ValueError, match="^decode_context_s must be"):
+    with pytest.raises(ValueError, match=r"^decode_context_s must be"):
         StepCoefficients(0.01, decode_context_s=value)
 
 
