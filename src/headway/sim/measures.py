@@ -131,12 +131,13 @@ class _Columns:
         self.output_tokens = np.array(rows.output_tokens)[counts]
         self.num_preemptions = np.array(rows.num_preemptions)[counts]
         self.predicted_p90_s = np.array(rows.predicted_p90_s)[counts]
+        self.in_time: Flags = np.array(rows.ended_at)[counts] <= np.array(rows.deadline)[counts]
         self.completed: Flags = self.outcome == OUTCOMES.index(Outcome.COMPLETED)
         self.cancelled: Flags = self.outcome == OUTCOMES.index(Outcome.CANCELLED)
 
     def within(self, tier: Tier) -> Flags:
-        """Which of all rows ended within the targets of `tier`."""
-        good = self.completed.copy()
+        """Which of all rows ended within the targets of `tier` and by their own deadlines."""
+        good = self.completed & self.in_time
         for limit, values in (
             (tier.target.ttft_s, self.ttft_s),
             (tier.target.tpot_s, self.tpot_s),

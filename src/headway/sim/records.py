@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 
 from headway.core.outcome import Outcome
 from headway.sim.call import Call
@@ -39,6 +40,8 @@ class Rows:
         """Mean gap; 0 for an answer of one token."""
         self.max_gap_s = array("d")
         self.ended_at = array("d")
+        self.deadline = array("d")
+        """Infinite: it had none."""
         self.prompt_tokens = array("l")
         self.output_tokens = array("l")
         self.num_preemptions = array("l")
@@ -251,6 +254,7 @@ class Recorder:
         rows.tpot_s.append(_mean_gap(call))
         rows.max_gap_s.append(call.max_gap_s)
         rows.ended_at.append(call.ended_at)
+        rows.deadline.append(inf if call.deadline is None else call.deadline)
         rows.prompt_tokens.append(call.num_prompt_tokens)
         rows.output_tokens.append(call.num_tokens)
         rows.num_preemptions.append(call.num_preemptions)
