@@ -1,8 +1,9 @@
 """Which coefficients explain the times that were measured?
 
 Recursive least squares with forgetting, in plain floats: a handful of coefficients, an update per
-measurement, nothing stored. Errors count relative to the time predicted, because what disturbs a
-measurement (other load, clock speed) stretches it by a share.
+measurement, nothing stored. Errors count relative to the time measured, because what disturbs a
+measurement (other load, clock speed) stretches it by a share: nothing makes a step shorter than it
+is, so what turns out to be faster is believed at once, what is far slower only when it lasts.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,9 @@ MIN_INFORMATION = 1e-3
 """What a measurement must add to be taken: nothing is learned from the hundredth equal one."""
 OUTLIER = 6.0
 """Deviations beyond this many times the expected one are not learned from (a pause, a fault)."""
+SURPRISE = 1.5
+"""So is what takes this many times what was predicted, however little is known yet: the first step
+after a rest is cold, and would pass for a slow machine."""
 LASTING = 16
 """So many outliers are a machine that has changed: what was learned is doubted anew."""
 LEAK = 0.1
@@ -59,18 +63,20 @@ class CoefficientFit:
         """Take a measurement; return whether it was learned from."""
         row = [x * unit for x, unit in zip(features, self._unit, strict=True)]
         predicted_s = _dot(self._shares, row)
-        scale = 1.0 / max(predicted_s, self._smallest_s)
+        scale = 1.0 / max(actual_s, self._smallest_s)
         residual = (actual_s - predicted_s) * scale
         row = [x * scale for x in row]
         gain = self._gain(row, residual)
         information = _dot(gain, row)
         expected = self._deviation * sqrt(1.0 + max(0.0, information))
         self._deviation = self._follow(abs(residual))
-        if abs(residual) > OUTLIER * expected:
+        if abs(residual) > OUTLIER * expected or actual_s > SURPRISE * predicted_s:
             self._num_outliers += 1
-            if self._num_outliers >= LASTING:
-                self._num_outliers, self._covariance = 0.0, self._doubt()
-            return False
+            if self._num_outliers < LASTING:
+                return False
+            self._num_outliers, self._covariance = 0.0, self._doubt()
+            gain = self._gain(row, residual)
+            information = _dot(gain, row)
         self._num_outliers = max(0.0, self._num_outliers - LEAK)
         if information < MIN_INFORMATION:
             return False
