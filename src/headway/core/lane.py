@@ -121,7 +121,7 @@ class Lane:
 
     def settle(self, entry: QueuedRequest, cost_actual: float) -> None:
         """Replace the prediction of a sent request by its actual cost."""
-        self._queue.settle(entry.request_id, entry.tenant, cost_actual, entry.weight)
+        self._queue.release(entry.request_id, cost_actual, entry.weight)
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""
