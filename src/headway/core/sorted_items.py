@@ -105,11 +105,6 @@ class SortedItems(SortedEntries[tuple[float, int, Item]], Generic[Item]):
         self._entries[item] = entry
         self.add(entry)
 
-    def place_of(self, item: Item) -> tuple[float, int] | None:
-        """Return the (key, sequence) under which `item` is held, or None."""
-        entry = self._entries.get(item)
-        return None if entry is None else entry[:2]
-
     def remove(self, item: Item) -> bool:
         """Take out `item`; return whether it was held."""
         entry = self._entries.pop(item, None)
