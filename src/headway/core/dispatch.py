@@ -104,7 +104,7 @@ class Dispatcher:
         self._forecast.free = free
         change = self._waiting.next_change()
         if change is not None and change <= now:
-            if (expiry := self._waiting.expiry.first()) and expiry[0] <= now:
+            if (expiry := self._waiting.expiry.first) and expiry[0] <= now:
                 return WaitUntil(expiry[0])
             change = self._promote(now)
         index = self._next_lane(free)
@@ -122,7 +122,7 @@ class Dispatcher:
     def expired(self, now: float) -> list[str]:
         """Take out and return the requests whose time limit has passed, earliest first."""
         gone: list[str] = []
-        while (upcoming := self._waiting.expiry.first()) and upcoming[0] <= now:
+        while (upcoming := self._waiting.expiry.first) and upcoming[0] <= now:
             self.remove(upcoming[2], now)
             gone.append(upcoming[2])
         return gone

@@ -44,7 +44,7 @@ class Moments:
     def add(self, value: float) -> None:
         """Count a value that is not negative."""
         self.count += 1
-        share = max(1.0 / self.count, NEWEST_SHARE)
+        share = 1.0 / self.count if self.count < 1.0 / NEWEST_SHARE else NEWEST_SHARE
         off = value - self.mean
         self.mean += share * off
         self.variance = (1.0 - share) * (self.variance + share * off * off)

@@ -143,7 +143,7 @@ class Waiting:
 
     def next_change(self) -> float | None:
         """Return when a request expires or has to be looked at; None: never."""
-        expiry, look = self.expiry.first(), self.promotions.next_look()
+        expiry, look = self.expiry.first, self.promotions.next_look()
         if expiry is None:
             return look
         return expiry[0] if look is None else min(expiry[0], look)
