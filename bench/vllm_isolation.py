@@ -48,17 +48,24 @@ SETUPS = {
 def vllm_args(options: argparse.Namespace) -> list[str]:
     """Return what every vLLM is started with."""
     args = ["--no-enforce-eager", "--max-model-len", "4096", "--max-num-seqs", str(options.slots)]
+    if options.batched_tokens is not None:
+        args += ["--max-num-batched-tokens", str(options.batched_tokens)]
     if options.blocks is not None:
         args += ["--num-gpu-blocks-override", str(options.blocks)]
     return args
 
 
 def chosen_setups(options: argparse.Namespace) -> dict[str, Setup]:
-    """Return what is measured, by name: setups, and the plugin with each of the settings."""
-    chosen = {name: SETUPS[name] for name in options.setup}
-    for text in options.settings:
-        config = ("--additional-config", f'{{"headway": {text}}}')
-        chosen[f"plugin {text}"] = Setup((*PLUGIN, *config))
+    """Return what is measured, by name; those with the plugin once for each of the settings."""
+    chosen: dict[str, Setup] = {}
+    for name in options.setup:
+        setup = SETUPS[name]
+        if setup.args != PLUGIN or not options.settings:
+            chosen[name] = setup
+            continue
+        for text in options.settings:
+            config = ("--additional-config", f'{{"headway": {text}}}')
+            chosen[f"{name} {text}"] = setup._replace(args=(*PLUGIN, *config))
     return chosen
 
 
@@ -163,7 +170,10 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=32)
     parser.add_argument("--blocks", type=int)
     parser.add_argument(
-        "--settings", action="append", default=[], help="the plugin with these, as JSON"
+        "--batched-tokens", type=int, help="most tokens of a step; vLLM's default on a CPU is 2048"
+    )
+    parser.add_argument(
+        "--settings", action="append", default=[], help="of the plugin in place of none, as JSON"
     )
     parser.add_argument("--callers", type=int, default=48)
     parser.add_argument("--duration", type=float, default=70.0)

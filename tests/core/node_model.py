@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 
-from headway.core.limits import NodeLimiter, WindowSignals
+from headway.core.limits import NodeLimiter
+from headway.core.window import WindowSignals
 
 TARGET_S = 0.05
 TOKENS_PER_REQUEST = 100

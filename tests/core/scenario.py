@@ -14,6 +14,7 @@ from headway.core.backlog import QueuedRequest
 from headway.core.cost import Prices
 from headway.core.decision import Dispatch, WaitUntil
 from headway.core.dispatch import Dispatcher, Policy
+from headway.core.fairness import FairQueue
 from headway.core.tier import DEFAULT_TIERS, Tiers
 
 PATIENT = Tiers(tuple(replace(tier, queue_timeout_s=None) for tier in DEFAULT_TIERS))
@@ -56,6 +57,14 @@ def request(
         arrival=arrival,
         deadline=deadline,
     )
+
+
+def pop(queue: FairQueue) -> str | None:
+    """Take out the next request and return it, with nothing counted for it."""
+    request_id = queue.send()
+    if request_id is not None:
+        queue.release(request_id)
+    return request_id
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,10 @@ from headway.core.backlog import MAX_EVICTIONS, Backlog, QueuedRequest
 from headway.core.cost import Prices
 from headway.core.decision import Idle
 from headway.core.dispatch import Dispatcher
-from headway.core.need import Need
+from headway.core.need import UNBOUNDED, Amount
 from headway.core.outcome import Outcome
 from headway.core.tier import Tiers
 from headway.core.wait import WaitEstimate
-from headway.core.waiting import TotalBounds
 from tests.core.scenario import PATIENT, request
 
 SECONDS = st.floats(0, 1e9)
@@ -57,7 +56,7 @@ def arrival(
         over_level=over_level,
         own=Backlog(10, 1000) if own is None else own,
         below=below,
-        excess=Need(excess, 0),
+        excess=Amount(excess, 0),
     )
 
 
@@ -118,7 +117,7 @@ def test_i16_nobody_is_shed_while_a_lower_class_could_give_the_room(
     arrivals: list[tuple[int, str, int]], max_requests: int, max_tokens: int
 ) -> None:
     """I16, at a gateway that is full as a whole, where tiers have room."""
-    flow = Dispatcher(PATIENT, Prices(), bounds=TotalBounds(max_requests, max_tokens))
+    flow = Dispatcher(PATIENT, Prices(), bounds=Amount(max_requests, max_tokens))
     held: dict[str, QueuedRequest] = {}
     for number, (rank, tenant, tokens) in enumerate(arrivals):
         entry = request(f"r{number}", rank, tenant, tokens=tokens)
@@ -156,7 +155,7 @@ def fits(
 
 
 def test_a_full_gateway_gives_up_bulk_then_normal_before_critical() -> None:
-    flow = Dispatcher(Tiers(), Prices(), bounds=TotalBounds(requests=4))
+    flow = Dispatcher(Tiers(), Prices(), bounds=UNBOUNDED._replace(requests=4))
     assert flow.next(0.0, (0, 0, 0)) == Idle()
     for name, rank in (("b0", 2), ("n0", 1), ("b1", 2), ("n1", 1)):
         assert flow.enqueue(request(name, rank), 0.0) == Admit(())

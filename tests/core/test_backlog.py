@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.backlog import MAX_EVICTIONS, Backlog, QueuedRequest
-from headway.core.need import Need
+from headway.core.need import Amount
 from tests.core.scenario import request
 
 
@@ -64,9 +64,14 @@ def test_whoever_holds_most_gives_way_whatever_its_share_when_asked_from_above()
     backlog = Backlog(100, 1000)
     filled(backlog, "a", 2, tokens=5)
     filled(backlog, "b", 3, tokens=5)
-    newest = [entry.request_id for entry in backlog.newest(Need(0, 12), MAX_EVICTIONS)]
+    newest = [entry.request_id for entry in backlog.newest(Amount(0, 12), MAX_EVICTIONS)]
     assert newest == ["b2", "b1", "a1"]
-    assert [entry.request_id for entry in backlog.newest(Need(9, 0), 4)] == ["b2", "b1", "a1", "b0"]
+    assert [entry.request_id for entry in backlog.newest(Amount(9, 0), 4)] == [
+        "b2",
+        "b1",
+        "a1",
+        "b0",
+    ]
     assert backlog.requests == 5, "asking changes nothing"
 
 
@@ -75,7 +80,7 @@ def test_tokens_count_as_much_as_requests() -> None:
     filled(backlog, "a", 2, tokens=45)
     filled(backlog, "b", 10, tokens=1)
     assert not backlog.shortage(request("b10", tenant="b", tokens=0))
-    assert backlog.shortage(request("b10", tenant="b", tokens=1)) == Need(0, 1)
+    assert backlog.shortage(request("b10", tenant="b", tokens=1)) == Amount(0, 1)
     assert make_room(backlog, request("b10", tenant="b", tokens=5)) == ("a1",)
 
 

@@ -12,6 +12,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from headway.core.fairness import FairQueue
+from tests.core.scenario import pop
 
 PREFILL, DECODE = 1.0, 2.0
 
@@ -141,7 +142,7 @@ class Both:
         """Both admit a request, the same one."""
         if len(self.queue) > self.plain:
             expected = self.reference.pop()
-            assert self.queue.pop() == expected.request_id
+            assert pop(self.queue) == expected.request_id
             self.queue.charge(
                 expected.tenant, expected.cost, self.reference.weights[expected.tenant]
             )

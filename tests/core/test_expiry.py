@@ -30,7 +30,7 @@ def test_it_agrees_with_the_least_of_all(operations: list[tuple[str, int, int, i
             _, _, joined = model.pop(request_id, (0.0, 0, lane))
             expiry.remove(request_id, joined)
         expiry.check_integrity()
-        assert len(expiry) == len(model)
+        assert len(list(expiry)) == len(model)
         first = min(model, key=lambda each: model[each][:2], default=None)
         assert first == (None if expiry.first is None else expiry.first[2])
 

@@ -4,8 +4,9 @@ import pytest
 
 from headway.core.backlog import QueuedRequest
 from headway.core.forecast import Forecaster
+from headway.core.need import UNBOUNDED
 from headway.core.promotion import Plan
-from headway.core.waiting import TotalBounds, Waiting
+from headway.core.waiting import Waiting
 from tests.core.scenario import PATIENT, request
 
 BULK = 2
@@ -16,7 +17,7 @@ DEADLINE = 10_000.0
 @pytest.fixture
 def waiting() -> Waiting:
     """Return a queue in which one bulk request of somebody else waits."""
-    waiting = Waiting(PATIENT, TotalBounds(), by_tier=True)
+    waiting = Waiting(PATIENT, UNBOUNDED, by_tier=True)
     waiting.join(bulk("other", "z"), None)
     return waiting
 

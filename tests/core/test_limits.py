@@ -15,9 +15,8 @@ from headway.core.limits import (
     MOST_SLOTS,
     SLOWEST_PACE,
     NodeLimiter,
-    WindowSignals,
-    window_is_over,
 )
+from headway.core.window import WindowSignals, window_is_over
 from tests.core.node_model import NodeModel, best_limit, linear, turns
 
 SHARES = st.none() | st.floats(0, 1)

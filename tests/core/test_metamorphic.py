@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from hypothesis import given
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from headway.core.backlog import QueuedRequest
 from headway.core.fairness import FairQueue
 from headway.core.tier import DEFAULT_TIERS, Tiers
-from tests.core.scenario import PATIENT, Arrival, Run, play, request
+from tests.core.scenario import PATIENT, Arrival, Run, play, pop, request
 
 UNNAMED = Tiers(
     tuple(replace(tier, target=replace(tier.target, ttft_s=1e6)) for tier in DEFAULT_TIERS)
@@ -154,7 +155,7 @@ def served(entries: dict[str, tuple[str, int, float]]) -> Curve:
         queue.push(name, tenant, weight=weight, cost=cost, key=float(number))
     total, own, curve = 0, 0, [(0, 0)]
     while min(waiting.values()) > 0:
-        name = queue.pop() or ""
+        name = pop(queue) or ""
         queue.charge(*entries[name])
         waiting[entries[name][0]] -= 1
         total += entries[name][1]
@@ -214,7 +215,7 @@ def test_m8_a_cancelled_request_costs_its_tenant_nothing() -> None:
         queue.push(f"x{number}", "a", cost=1000.0, key=9.0)
         assert queue.remove(f"x{number}")
     order = []
-    for name in iter(queue.pop, None):
+    for name in iter(partial(pop, queue), None):
         queue.charge(name[0], 8.0)
         order.append(name)
     assert order == ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"]

@@ -88,6 +88,28 @@ def test_a_machine_that_becomes_slower_is_believed_a_pause_is_not() -> None:
     assert predictor.predict(features) == pytest.approx(2 * TRUTH.time_s(features), rel=0.1)
 
 
+@pytest.mark.parametrize("times", [2, 10, 100])
+def test_a_cold_first_step_does_not_pass_for_a_slow_machine(times: float) -> None:
+    """Steps as full as the predictor lets them be in 50 ms are soon that long, not longer."""
+    predictor = StepTimePredictor(scaled(1.5))
+    first = StepFeatures().plus_prefill(160, 0)
+    predictor.observe(first, times * scaled(1.5).time_s(first))
+    for _ in range(50):
+        time_s = predictor.coefficients
+        num_tokens = time_s.tokens_within(0.05 - time_s.base_s, 0, 2048)
+        features = StepFeatures().plus_prefill(max(2, num_tokens), 0).plus_decode(400)
+        predictor.observe(features, TRUTH.time_s(features))
+    assert TRUTH.time_s(features) == pytest.approx(0.05, rel=0.1)
+
+
+def test_a_step_far_shorter_than_predicted_is_believed_at_once() -> None:
+    """Nothing makes a step shorter than it is."""
+    predictor = StepTimePredictor(scaled(30.0))
+    features = StepFeatures().plus_prefill(160, 0)
+    predictor.observe(features, TRUTH.time_s(features))
+    assert predictor.predict(features) == pytest.approx(TRUTH.time_s(features), rel=0.05)
+
+
 def test_equal_steps_teach_nothing_about_others() -> None:
     """Ten thousand steps of one kind leave other kinds predicted sensibly: no wind-up."""
     random = Random(4)

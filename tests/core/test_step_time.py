@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.budget import MIN_TOKENS
+from headway.core.budget import MIN_PROMPT_TOKENS
 from headway.core.predictor import StepCoefficients
 from headway.core.step import Candidate, Resident, StepLimits, TierLimits
 from tests.core.situation import PLAIN, decode, plan, situations, tokens, waits
@@ -141,4 +141,4 @@ def test_i7_i8_the_step_is_as_long_as_it_may_be_and_never_empty(
     ranks |= {c.sequence_id: c.rank for c in candidates}
     urgent = sum(n for i, n in tokens(step).items() if ranks[i] == 0)
     if cost.time_s(step.features) > step.budget_s * (1 + 1e-9):
-        assert step.features.num_tokens - urgent <= MIN_TOKENS
+        assert step.features.num_tokens - urgent <= MIN_PROMPT_TOKENS

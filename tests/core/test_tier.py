@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.core.tier import DEFAULT_TIERS, Tier, Tiers
+from headway.core.tier import DEFAULT_TIERS, Tier, Tiers, node_priority
 from headway.errors import ConfigError
 
 CRITICAL, NORMAL, BULK = DEFAULT_TIERS
@@ -60,7 +60,7 @@ def test_vllm_priorities_run_the_same_way(priority: int, tier: Tier) -> None:
 
 
 def test_a_tiers_own_priority_means_that_tier() -> None:
-    assert [Tiers().by_priority(tier.priority) for tier in DEFAULT_TIERS] == list(DEFAULT_TIERS)
+    assert [Tiers().by_priority(node_priority(rank)) for rank in range(3)] == list(DEFAULT_TIERS)
 
 
 def test_ranks_outside_do_not_exist() -> None:

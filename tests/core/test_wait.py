@@ -109,7 +109,7 @@ def learned(ratio: float, spread: float, count: int = 4000) -> WaitEstimate:
     for number in range(count):
         estimator.tell(str(number), 0, model, told(estimator, model), 0.0)
         estimator.served(str(number), ratio * 10.0 * random.uniform(1 - spread, 1 + spread))
-    assert len(estimator) == 0
+    assert estimator.counts.judged == [count]
     estimate = estimator.estimate(0, model)
     assert estimate is not None
     return estimate

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.core.limits import WindowSignals
+from headway.core.window import WindowSignals
 from headway.flowcontrol.meter import FRESH_S, NodeMeter, NodeReport
 
 TARGETS = (0.05, 0.1, None)

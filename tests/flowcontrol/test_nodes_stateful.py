@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headway.core.limits import WindowSignals
 from headway.core.tier import Tiers
+from headway.core.window import WindowSignals
 from headway.flowcontrol.nodes import Node, NodePool, NodeState
 
 TIERS = Tiers()

@@ -9,11 +9,11 @@ def test_copies_are_taken_once() -> None:
     copies = OwedCopies()
     assert copies.owe(1, 2) == 1
     assert copies.owe(1, 3) == 1
-    assert len(copies) == 2
+    assert list(copies.sources()) == [1, 1]
     assert copies.num_reading(1) == 2
     assert copies.take() == [(1, 2), (1, 3)]
     assert copies.take() == []
-    assert (len(copies), copies.num_reading(1)) == (0, 0)
+    assert (list(copies.sources()), copies.num_reading(1)) == ([], 0)
 
 
 def test_a_copy_of_a_copy_is_made_from_the_origin() -> None:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from headway.core.backlog import MAX_EVICTIONS, Backlog, QueuedRequest
-from headway.core.need import NOTHING, Need
+from headway.core.need import NOTHING, Amount
 from headway.core.outcome import Outcome
 from headway.core.wait import WaitEstimate
 
@@ -67,7 +67,7 @@ class Arrival(NamedTuple):
     own: Backlog
     below: Sequence[Backlog] = ()
     """The less urgent tiers, the least urgent first."""
-    excess: Need = NOTHING
+    excess: Amount = NOTHING
     """What has to leave so that the gateway as a whole can hold it."""
 
 
@@ -86,16 +86,15 @@ def admit(arrival: Arrival, now: float) -> Admit | Shed:
     3. Evicted are only requests of less urgent tiers, or of tenants of the own tier whose share
        exceeds the arrival's tenant's, it included.
     """
-    if arrival.expires_at is not None and now + _least_wait_s(arrival) >= arrival.expires_at:
+    wait_s = arrival.wait.p50_s if arrival.time_limited and arrival.wait is not None else 0.0
+    if arrival.expires_at is not None and now + wait_s >= arrival.expires_at:
         return _shed(arrival, ShedReason.DOOMED)
     evicted = find_room(arrival)
     if evicted is None:
         return _shed(arrival, ShedReason.FULL)
     if arrival.over_level:
         return _shed(arrival, ShedReason.LEVEL)
-    if not evicted:
-        return Admit((), arrival.wait)
-    return Admit(tuple(entry.request_id for entry in evicted), arrival.wait)
+    return Admit(tuple([entry.request_id for entry in evicted]), arrival.wait)
 
 
 def find_room(arrival: Arrival) -> list[QueuedRequest] | None:
@@ -115,12 +114,8 @@ def find_room(arrival: Arrival) -> list[QueuedRequest] | None:
     return None if _without(needed, from_own) else [*from_below, *from_own]
 
 
-def _without(need: Need, *leaving: list[QueuedRequest]) -> Need:
+def _without(need: Amount, *leaving: list[QueuedRequest]) -> Amount:
     return need.less(entry.tokens for entries in leaving for entry in entries)
-
-
-def _least_wait_s(arrival: Arrival) -> float:
-    return arrival.wait.p50_s if arrival.time_limited and arrival.wait is not None else 0.0
 
 
 def _shed(arrival: Arrival, reason: ShedReason) -> Shed:

@@ -6,7 +6,7 @@ its weight (dominant share). Room is made by the newest requests of the tenant w
 
 from dataclasses import dataclass, field
 
-from headway.core.need import Need, shortage
+from headway.core.need import Amount, shortage
 from headway.core.sorted_items import SortedItems
 
 MAX_EVICTIONS = 8
@@ -54,7 +54,7 @@ class Backlog:
         self.tokens = 0
         self.cost = 0.0
         self.total_weight = 0.0
-        self._bounds = Need(max_requests, max_tokens)
+        self._bounds = Amount(max_requests, max_tokens)
         self._holdings: dict[str, _Holding] = {}
         self._by_share: SortedItems[str] = SortedItems()  # largest share first, or earlier
         self._grown: dict[str, None] = {}
@@ -87,7 +87,7 @@ class Backlog:
         self.cost = self.cost - entry.cost if self.requests else 0.0
         self.total_weight = self.total_weight - holding.weight if self.requests else 0.0
 
-    def shortage(self, entry: QueuedRequest) -> Need:
+    def shortage(self, entry: QueuedRequest) -> Amount:
         """Return what has to leave so that the bounds have room for `entry`."""
         return shortage(self.requests, self.tokens, entry.tokens, self._bounds)
 
@@ -98,16 +98,17 @@ class Backlog:
             return False
         return holding.cost / holding.weight >= self.cost / self.total_weight
 
-    def give_way(self, entry: QueuedRequest, need: Need, most: int) -> list[QueuedRequest]:
+    def give_way(self, entry: QueuedRequest, need: Amount, most: int) -> list[QueuedRequest]:
         """Return whom to evict for `entry`: the newest of tenants with a larger share than its own.
 
         That is its tenant's share with it. They may be too few.
         """
-        own_share = self._share(self._holdings.get(entry.tenant), entry)
-        return self.newest(need, most, own_share, entry.tenant)
+        own = self._holdings.get(entry.tenant, _Holding(entry.weight))
+        requests, tokens = len(own.queued) + 1, own.tokens + entry.tokens
+        return self.newest(need, most, self._share(requests, tokens, entry.weight), entry.tenant)
 
     def newest(
-        self, need: Need, most: int, above_share: float = -1.0, spare: str | None = None
+        self, need: Amount, most: int, above_share: float = -1.0, spare: str | None = None
     ) -> list[QueuedRequest]:
         """Return at most `most` requests to evict for `need`, changing nothing; maybe too few.
 
@@ -146,12 +147,7 @@ class Backlog:
         self.cost += entry.cost
         self._grown[entry.tenant] = None
 
-    def _share(self, holding: _Holding | None, extra: QueuedRequest | None = None) -> float:
-        requests, tokens, weight = (0, 0, 1.0)
-        if holding is not None:
-            requests, tokens, weight = len(holding.queued), holding.tokens, holding.weight
-        if extra is not None:
-            requests, tokens, weight = requests + 1, tokens + extra.tokens, extra.weight
+    def _share(self, requests: int, tokens: int, weight: float) -> float:
         return max(requests / self._bounds.requests, tokens / self._bounds.tokens) / weight
 
     def _largest(self) -> tuple[float, int, str] | None:
@@ -170,7 +166,8 @@ class Backlog:
         return None
 
     def _claim(self, holding: _Holding) -> tuple[float, int]:
-        return -self._share(holding), -next(reversed(holding.queued.values()))[0]
+        share = self._share(len(holding.queued), holding.tokens, holding.weight)
+        return -share, -next(reversed(holding.queued.values()))[0]
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""
@@ -184,7 +181,7 @@ class Backlog:
         weight = sum(holding.weight for holding in holdings.values())
         assert abs(weight - self.total_weight) <= 1e-6 * max(1.0, weight), "weights have drifted"
         self._by_share.check_integrity()
+        places = {tenant: (share, newest) for share, newest, tenant in self._by_share.in_order()}
         for tenant, holding in holdings.items():
-            placed = self._by_share.place_of(tenant)
-            late = placed is None or placed > self._claim(holding)
-            assert not late or tenant in self._grown, f"{tenant} comes too late"
+            in_time = tenant in places and places[tenant] <= self._claim(holding)
+            assert in_time or tenant in self._grown, f"{tenant} comes too late"

@@ -10,8 +10,13 @@ from headway.core.step import Resident, StepInput, StepLimits
 DEAREST_TOKEN = 2.0
 """Price of a decoded token over that of a prefilled one (`cost.Prices`): a floor is a share of
 service, counted in price, so it may take this many times its share of the tokens."""
-MIN_TOKENS = 16
-"""Tokens that are computed however little time seems left: of a prompt of rank 0, and of a step."""
+MIN_TOKENS = 8
+"""Tokens of a step that are computed however little time seems left."""
+MIN_PROMPT_TOKENS = 16
+"""The same of a prompt of rank 0."""
+MIN_SHARED = 64
+"""Tokens of a step that two prompts of a lower tier share. Fewer go to one of them, in turn: each
+chunk has a cost of its own."""
 TIMELESS = StepCoefficients(0.0)
 
 
@@ -30,9 +35,9 @@ class StepBudget:
     1. Tokens end at `max_num_batched_tokens`. Time ends at the tightest due time of a decode, and
        at what a tier allows of which a request may arrive. A due time does not count while a prompt
        of a more urgent tier waits.
-    2. Time does not bound decodes of rank 0, nor the first `MIN_TOKENS` of its prompts or of the
-       step, nor the tokens of a floor: a wrong prediction makes steps long or short, it shuts
-       nobody out.
+    2. Time does not bound decodes of rank 0, nor the first `MIN_PROMPT_TOKENS` of its prompts, nor
+       `MIN_TOKENS` of the step, nor the tokens of a floor: a wrong prediction makes steps long or
+       short, it shuts nobody out.
     3. A tier that is owed its floor keeps that share, whatever others want. Beside prompts of more
        urgent tiers it is paid as late as G1 allows: its debt may grow to what it would be had the
        step before been one of all tokens.
@@ -111,7 +116,7 @@ class StepBudget:
         as_prompt = self.cost.tokens_within(time_s, 0, self.left)
         decode_s = self.cost.slice_s(1, 0)
         as_decodes = int(min(self.left, time_s / decode_s)) if decode_s > 0 else self.left
-        return min(self.left, max(as_prompt, as_decodes, num_urgent + MIN_TOKENS))
+        return min(self.left, max(as_prompt, as_decodes, num_urgent + MIN_PROMPT_TOKENS))
 
     def _wanted(
         self, wants: Iterable[tuple[int, int]], most: int, most_s: float
@@ -154,7 +159,7 @@ class StepBudget:
         most = min(most, tokens)
         least = max(self._floors[rank], self._least)
         if rank == 0 and not self._prompt_of_rank_0:
-            least = max(least, MIN_TOKENS)
+            least = max(least, MIN_PROMPT_TOKENS)
         return max(self.cost.tokens_within(seconds, context, most, begun=begun), min(most, least))
 
     def _for_tier(self, rank: int) -> tuple[int, float]:

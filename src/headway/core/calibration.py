@@ -38,9 +38,8 @@ class _Correction:
         self.num_open = 0
         """How many estimates have not met their outcome."""
         self._num_told = 0
-        self._peaks: list[int] = []
-        self._peaks_at: list[int] = []
-        """How many were open after which estimate, where no later one found as many."""
+        self._peaks: list[tuple[int, int]] = []
+        """After which estimate how many were open, where no later one found as many."""
 
     def apply(self, model: Model) -> WaitEstimate:
         """Return the corrected estimate."""
@@ -54,19 +53,16 @@ class _Correction:
         """Count an estimate; return its number. Amortised O(1)."""
         if self.num_open == 0:
             self._peaks.clear()
-            self._peaks_at.clear()
         self.num_open += 1
         self._num_told += 1
-        while self._peaks and self._peaks[-1] <= self.num_open:
+        while self._peaks and self._peaks[-1][1] <= self.num_open:
             self._peaks.pop()
-            self._peaks_at.pop()
-        self._peaks.append(self.num_open)
-        self._peaks_at.append(self._num_told)
+        self._peaks.append((self._num_told, self.num_open))
         return self._num_told
 
     def most_open_since(self, number: int) -> int:
         """Return how many were open at once, at most, since an estimate that still is."""
-        return self._peaks[bisect_left(self._peaks_at, number)]
+        return self._peaks[bisect_left(self._peaks, (number, 0))][1]
 
     def learn(self, model: Model, wait_s: float, *, kept: bool, num_together: int) -> None:
         """Compare a wait with what would be told today, and move towards it.
@@ -123,14 +119,11 @@ class WaitEstimator:
     def __init__(self, num_ranks: int) -> None:
         self.counts = WaitCounts(num_ranks)
         self._corrections = [(_Correction(), _Correction()) for _ in range(num_ranks)]
-        memories = (ARRIVALS_MEMORY_S, BURST_MEMORY_S)
-        self._arrivals = [tuple(map(MovingRate, memories)) for _ in range(num_ranks)]
+        self._arrivals = [
+            (MovingRate(ARRIVALS_MEMORY_S), MovingRate(BURST_MEMORY_S)) for _ in range(num_ranks)
+        ]
         self._last_arrival = [0.0] * num_ranks
         self._told: dict[str, _Told] = {}
-
-    def __len__(self) -> int:
-        """Return how many estimates have not met their outcome."""
-        return len(self._told)
 
     def arrived(self, rank: int, cost: float, now: float) -> None:
         """Count a request that joined the queue."""
@@ -141,8 +134,9 @@ class WaitEstimator:
     def arrivals_above(self, rank: int, now: float) -> float:
         """Return the cost per second that arrives in tiers more urgent than `rank`."""
         cost_per_s = 0.0
-        for rates, last in zip(self._arrivals[:rank], self._last_arrival, strict=False):
-            cost_per_s += max(rate.after(max(0.0, now - last)) for rate in rates)
+        for (lasting, burst), last in zip(self._arrivals[:rank], self._last_arrival, strict=False):
+            idle_s = max(0.0, now - last)
+            cost_per_s += max(lasting.after(idle_s), burst.after(idle_s))
         return cost_per_s
 
     def estimate(self, rank: int, model: Model, *, behind: bool = False) -> WaitEstimate:

@@ -7,7 +7,7 @@ that what two tenants were charged stays comparable.
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from math import ceil, isfinite
+from math import ceil, inf
 
 BYTES_PER_TOKEN = 3.6
 """Mean UTF-8 bytes per token of mixed English, code and JSON in current vocabularies."""
@@ -28,12 +28,8 @@ class Prices:
 
     def __post_init__(self) -> None:
         """Refuse prices that would let work be free or earn credit."""
-        if not (isfinite(self.prefill) and isfinite(self.decode) and isfinite(self.cached)):
-            raise ValueError(f"prices must be finite, got {self}")
-        if self.prefill <= 0 or self.decode <= 0 or self.cached < 0:
-            raise ValueError(
-                f"prefill and decode must be above 0 and cached at least 0, got {self}"
-            )
+        if not (0 < self.prefill < inf and 0 < self.decode < inf and 0 <= self.cached < inf):
+            raise ValueError(f"prices must be finite and above 0, cached at least 0, got {self}")
 
 
 def request_cost(

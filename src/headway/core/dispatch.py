@@ -15,10 +15,10 @@ from headway.core.decision import Decision, Dispatch, Idle, WaitUntil
 from headway.core.floors import FloorLedger
 from headway.core.forecast import Forecaster
 from headway.core.lane import Sent
-from headway.core.promotion import target_rank
+from headway.core.need import UNBOUNDED, Amount
 from headway.core.tier import Tiers
 from headway.core.wait import WaitEstimate
-from headway.core.waiting import TotalBounds, Waiting
+from headway.core.waiting import Waiting
 
 Credits = Sequence[int]
 """For each rank, how many more requests may be sent now."""
@@ -38,10 +38,10 @@ class Dispatcher:
         tiers: Tiers,
         prices: Prices,
         policy: Policy = "qos",
-        bounds: TotalBounds | None = None,
+        bounds: Amount = UNBOUNDED,
     ) -> None:
         self._by_tier = policy != "fcfs"
-        self._waiting = Waiting(tiers, bounds or TotalBounds(), by_tier=self._by_tier)
+        self._waiting = Waiting(tiers, bounds, by_tier=self._by_tier)
         # The price of one token: a tier is owed as soon as its deficit covers its next request.
         floors = [lane.tier.floor for lane in self._waiting.lanes]
         self._floors = FloorLedger(floors, prices.prefill)
@@ -61,7 +61,7 @@ class Dispatcher:
     @property
     def drain_rate(self) -> float | None:
         """Measured cost per second under saturation; None while unknown."""
-        return self._forecast.rate
+        return self._forecast.drain.rate
 
     def queue_depth(self, rank: int) -> int:
         """Return how many requests of that rank wait; promoted ones count where they wait now."""
@@ -104,7 +104,7 @@ class Dispatcher:
         self._forecast.free = free
         change = self._waiting.next_change()
         if change is not None and change <= now:
-            if (expiry := self._waiting.next_expiry()) and expiry[0] <= now:
+            if (expiry := self._waiting.expiry.first) and expiry[0] <= now:
                 return WaitUntil(expiry[0])
             change = self._promote(now)
         index = self._next_lane(free)
@@ -122,9 +122,9 @@ class Dispatcher:
     def expired(self, now: float) -> list[str]:
         """Take out and return the requests whose time limit has passed, earliest first."""
         gone: list[str] = []
-        while (upcoming := self._waiting.next_expiry()) and upcoming[0] <= now:
-            self.remove(upcoming[1], now)
-            gone.append(upcoming[1])
+        while (upcoming := self._waiting.expiry.first) and upcoming[0] <= now:
+            self.remove(upcoming[2], now)
+            gone.append(upcoming[2])
         return gone
 
     def remove(self, request_id: str, now: float = float("-inf")) -> bool:
@@ -163,10 +163,9 @@ class Dispatcher:
         while look := promotions.due(now):
             request_id, plan = look
             entry = self._waiting[request_id]
-            rank = target_rank(entry)
+            rank = entry.rank - 1
             laxity_s = self._forecast.laxity_s(entry, plan, now)
-            is_late = rank is not None and laxity_s <= plan.margin_s
-            if is_late and rank is not None and self._waiting.move(request_id, rank, now):
+            if laxity_s <= plan.margin_s and self._waiting.move(request_id, rank, now):
                 self._forecast.moved(entry, rank, now)
             else:
                 promotions.put_off(request_id, laxity_s, now)

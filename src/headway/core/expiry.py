@@ -22,13 +22,8 @@ class Expiry:
         self.first: Expiring | None = None
         """The one that expires first, or None."""
         self._lines: list[OrderedDict[str, Expiring]] = [OrderedDict() for _ in range(num_lanes)]
-        self._latest = [0.0] * num_lanes
         self._sooner: SortedItems[str] = SortedItems()
         self._number = 0
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return sum(map(len, self._lines)) + len(self._sooner)
 
     def __iter__(self) -> Iterator[str]:
         """Yield the requests, in no order."""
@@ -40,9 +35,8 @@ class Expiry:
         self._number += 1
         entry = (at, self._number, request_id)
         line = self._lines[lane]
-        if not line or at >= self._latest[lane]:
+        if not line or at >= next(reversed(line.values()))[0]:
             line[request_id] = entry
-            self._latest[lane] = at
         else:
             self._sooner.push(request_id, at, self._number)
         if self.first is None or at < self.first[0]:

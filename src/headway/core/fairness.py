@@ -9,22 +9,22 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import chain
 
-from headway.core.service import Account, Queued, ServiceLedger
-from headway.core.sorted_items import SortedItems
+from headway.core.service import Account, Place, Queued, ServiceLedger
+from headway.core.sorted_items import SortedEntries
 
 
 class FairQueue:
     """The requests waiting in one tier. A change compares O(log n) of them.
 
-    `pop` charges nothing. Service that was given is counted with `charge`, a prediction with
-    `reserve` until `draw` has counted as much or `release`; `send` and `settle` are both at once.
+    Service that was given is counted with `charge`, a prediction with `reserve` until `draw` has
+    counted as much or `release`; `send` takes a request out and reserves its cost at once.
     Everything that takes a weight raises ValueError for one not above 0.
     """
 
     def __init__(self) -> None:
+        self.service = ServiceLedger()
         self._queued: dict[str, Queued] = {}
-        self._waiting: SortedItems[Account] = SortedItems()  # by tag, then arrival of the head
-        self._service = ServiceLedger()
+        self._waiting: SortedEntries[Place] = SortedEntries()
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -34,16 +34,6 @@ class FairQueue:
     def __contains__(self, request_id: object) -> bool:
         """Return whether the request waits here."""
         return request_id in self._queued
-
-    @property
-    def virtual_time(self) -> float:
-        """What a returning tenant is lifted to; never moves back."""
-        return self._service.virtual_time
-
-    @property
-    def num_tenants(self) -> int:
-        """How many tenants are remembered, waiting or not."""
-        return len(self._service)
 
     def push(
         self, request_id: str, tenant: str, *, weight: float = 1.0, cost: float, key: float
@@ -56,7 +46,7 @@ class FairQueue:
             raise ValueError(f"{request_id} waits already")
         if not (weight > 0 and cost >= 0):
             raise ValueError(f"weight must be above 0, cost at least 0, got {weight} and {cost}")
-        service = self._service
+        service = self.service
         account = service.account(tenant)
         if account.line.first is None:
             service.advance(self._waiting.first)
@@ -71,25 +61,17 @@ class FairQueue:
             self._place(account)
 
     def peek(self) -> str | None:
-        """Return the request that would be popped, or None."""
+        """Return the request that goes next, or None."""
         head = self._head()
         return None if head is None else head[2]
 
-    def pop(self) -> str | None:
-        """Take out the next request and return it, or None. Charging is the caller's."""
-        request_id = self.peek()
-        if request_id is not None:
-            self._service.advance(self._waiting.first)
-            self.remove(request_id)
-        return request_id
-
     def send(self) -> str | None:
-        """Take out the next request and reserve its cost until `settle`; return it, or None."""
+        """Take out the next request and reserve its cost until `release`; return it, or None."""
         if (head := self._head()) is None:
             return None
         _, _, request_id, account, share = head
-        self._service.advance(self._waiting.first)
-        self._service.reserve(request_id, account, share)
+        self.service.advance(self._waiting.first)
+        self.service.reserve(request_id, account.tenant, share)
         del self._queued[request_id]
         self._leave(head)
         return request_id
@@ -103,17 +85,14 @@ class FairQueue:
     def _leave(self, queued: Queued) -> None:
         account = queued[3]
         account.line.drop(queued)
-        if account.line.first is None:
-            self._waiting.remove(account)
-            self._service.rest(account)
-        else:
-            self._place(account)
+        self._place(account)
+        self.service.rest(account)
 
     def charge(self, tenant: str, cost: float, weight: float = 1.0) -> None:
         """Count service given to the tenant; a negative cost is a refund."""
         amount = _by_weight(cost, weight)
-        account = self._service.account(tenant)
-        self._service.charge(account, amount)
+        account = self.service.account(tenant)
+        self.service.charge(account, amount)
         self._place(account)
 
     def reserve(self, request_id: str, tenant: str, cost: float, weight: float = 1.0) -> None:
@@ -121,34 +100,24 @@ class FairQueue:
 
         Raises ValueError when it has a reservation.
         """
-        amount = _by_weight(cost, weight)
-        if self._service.has_reservation(request_id):
-            raise ValueError(f"{request_id} has a reservation")
-        account = self._service.account(tenant)
-        self._service.reserve(request_id, account, amount)
-        self._place(account)
+        self._place(self.service.reserve(request_id, tenant, _by_weight(cost, weight)))
 
     def draw(self, request_id: str, tenant: str, cost: float, weight: float = 1.0) -> None:
         """Count service given to a request, out of its reservation as far as that reaches."""
         if not weight > 0:
             raise ValueError(f"weight must be above 0, got {weight}")
-        if (beyond := self._service.draw(request_id, cost / weight)) > 0:
+        if (beyond := self.service.draw(request_id, cost / weight)) > 0:
             self.charge(tenant, beyond)
 
-    def release(self, request_id: str) -> bool:
-        """Drop a request's reservation; return whether it had one."""
-        account = self._service.release(request_id)
+    def release(self, request_id: str, cost: float = 0.0, weight: float = 1.0) -> bool:
+        """Replace a request's reservation by the service it was given; return whether it had one.
+
+        Without a reservation nothing is counted.
+        """
+        account = self.service.release(request_id, _by_weight(cost, weight))
         if account is not None:
             self._place(account)
         return account is not None
-
-    def settle(self, request_id: str, tenant: str, cost: float, weight: float = 1.0) -> None:
-        """Replace the reservation of a request, if it has one, by the service it was given."""
-        account = self._service.release(request_id, _by_weight(cost, weight))
-        if account is None:
-            self.charge(tenant, cost, weight)
-        else:
-            self._place(account)
 
     def in_order(self) -> Iterator[str]:
         """Yield requests in the order of popping, were each charged its cost when popped.
@@ -171,9 +140,16 @@ class FairQueue:
                 heappush(begun, (tag + queued[4], following[1], following, line))
 
     def _place(self, account: Account) -> None:
-        """Put a waiting tenant where its tag and its head request belong."""
-        if head := account.line.first:
-            self._waiting.push(account, account.served + account.reserved, head[1])
+        """Let a tenant stand where its tag and its next request belong, if it has one."""
+        head, before = account.line.first, account.place
+        place = None if head is None else (account.served + account.reserved, head[1], account)
+        if place == before:
+            return
+        if before is not None:
+            self._waiting.drop(before)
+        if place is not None:
+            self._waiting.add(place)
+        account.place = place
 
     def _head(self) -> Queued | None:
         first = self._waiting.first
@@ -181,16 +157,22 @@ class FairQueue:
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""
-        accounts = [account for _, _, account in self._waiting.in_order()]
-        lines = [list(account.line.in_order()) for account in accounts]
-        assert all(lines), "a tenant is in order without requests"
+        places = list(self._waiting.in_order())
+        lines = chain.from_iterable(account.line.in_order() for _, _, account in places)
         queued = sorted(self._queued.values(), key=lambda each: each[:2])
-        assert sorted(chain(*lines), key=lambda each: each[:2]) == queued, "a request is lost"
-        for line, account in zip(lines, accounts, strict=True):
+        assert sorted(lines, key=lambda each: each[:2]) == queued, "a request is lost"
+        for place in places:
+            tag, arrival, account = place
+            assert place is account.place, "a tenant stands in two places"
+            drift = abs(tag - account.served - account.reserved)
+            assert drift <= 1e-6 * max(1.0, tag), "a tenant's tag has drifted"
+            line = list(account.line.in_order())
+            assert line, "a tenant is in order without requests"
+            assert line[0][1] == arrival, "another request is first"
             assert all(each[3] is account for each in line), "a request is somebody else's"
-            assert line[0] is account.line.first, "another request is first"
+            account.line.check_integrity()
         self._waiting.check_integrity()
-        self._service.check_integrity()
+        self.service.check_integrity()
 
 
 def _by_weight(cost: float, weight: float) -> float:

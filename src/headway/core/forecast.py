@@ -21,12 +21,7 @@ class Forecaster(WaitEstimator):
         """The credits seen last, by rank."""
         super().__init__(num_ranks)
         self._waiting = waiting
-        self._drain = DrainRate()
-
-    @property
-    def rate(self) -> float | None:
-        """Measured cost per second under saturation; None while unknown."""
-        return self._drain.rate
+        self.drain = DrainRate()
 
     def wait(self, entry: QueuedRequest, now: float) -> Told:
         """Return how long `entry` would wait if it arrived now."""
@@ -46,7 +41,7 @@ class Forecaster(WaitEstimator):
         wait_s = 0.0
         if model is not None:
             wait_s = self.estimate(entry.rank, model, behind=plan.ahead > 0).p50_s
-        return plan.deadline - now - wait_s - self._drain.service_s(entry.cost)
+        return plan.deadline - now - wait_s - self.drain.service_s(entry.cost)
 
     def joined(self, entry: QueuedRequest, told: Told, now: float) -> None:
         """Note that `entry` joins the queue, and what it was told: what `wait` returned."""
@@ -62,12 +57,12 @@ class Forecaster(WaitEstimator):
 
     def settled(self, cost: float, service_s: float, now: float) -> None:
         """Note that a request of `cost` ended, `service_s` after it left the queue."""
-        self._drain.settle(cost, service_s, now, saturated=len(self._waiting) > 0)
+        self.drain.settle(cost, service_s, now, saturated=len(self._waiting) > 0)
 
     def _model(self, index: int, own: float, now: float) -> Model | None:
         waiting = self._waiting
         return model_wait(
-            self._drain,
+            self.drain,
             own=own,
             above=waiting.cost_above(index),
             arrivals_above=self.arrivals_above(index, now),

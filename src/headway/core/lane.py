@@ -6,7 +6,7 @@ and equally urgent, so that arrival decides.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from headway.core.backlog import Backlog, QueuedRequest
 from headway.core.fairness import FairQueue
@@ -15,8 +15,7 @@ from headway.core.shedding import Level
 from headway.core.tier import Tier, Tiers
 
 
-@dataclass(slots=True)
-class Sent:
+class Sent(NamedTuple):
     """A request that was dispatched and has not ended."""
 
     entry: QueuedRequest
@@ -121,7 +120,7 @@ class Lane:
 
     def settle(self, entry: QueuedRequest, cost_actual: float) -> None:
         """Replace the prediction of a sent request by its actual cost."""
-        self._queue.settle(entry.request_id, entry.tenant, cost_actual, entry.weight)
+        self._queue.release(entry.request_id, cost_actual, entry.weight)
 
     def check_integrity(self) -> None:
         """Raise AssertionError naming what is off. Linear; for tests."""

@@ -8,9 +8,7 @@ from collections import deque
 from statistics import median_low
 
 from headway.core.trend import RecentMean, Trend
-from headway.core.window import WindowSignals, window_is_over
-
-__all__ = ["NodeLimiter", "WindowSignals", "window_is_over"]
+from headway.core.window import WindowSignals
 
 FIRST_LIMIT = 8
 """Requests in flight at a node that does not tell how many it runs: most engines run more, so its

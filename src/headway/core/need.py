@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Need(NamedTuple):
+class Amount(NamedTuple):
     """So many requests and tokens: held, allowed or in the way. False when there is nothing."""
 
     requests: int = 0
@@ -14,22 +14,23 @@ class Need(NamedTuple):
         """Return whether it is more than nothing."""
         return self.requests > 0 or self.tokens > 0
 
-    def less(self, leaving: Iterable[int]) -> "Need":
+    def less(self, leaving: Iterable[int]) -> "Amount":
         """Return what is left once requests of so many tokens each have left."""
         requests, tokens = self.requests, self.tokens
         for of_one in leaving:
             requests, tokens = requests - 1, tokens - of_one
-        return Need(max(0, requests), max(0, tokens))
+        return Amount(max(0, requests), max(0, tokens))
 
-    def or_more(self, other: "Need") -> "Need":
+    def or_more(self, other: "Amount") -> "Amount":
         """Return the larger of both, each by its own measure."""
-        return Need(max(self.requests, other.requests), max(self.tokens, other.tokens))
+        return Amount(max(self.requests, other.requests), max(self.tokens, other.tokens))
 
 
-NOTHING = Need()
+NOTHING = Amount()
+UNBOUNDED = Amount(2**63, 2**63)
 
 
-def shortage(requests: int, tokens: int, more_tokens: int, bounds: Need) -> Need:
+def shortage(requests: int, tokens: int, more_tokens: int, bounds: Amount) -> Amount:
     """Return by how much so many requests and tokens, and one more request, exceed the bounds.
 
     One that exceeds them alone may wait alone.
@@ -38,4 +39,4 @@ def shortage(requests: int, tokens: int, more_tokens: int, bounds: Need) -> Need
     tokens_over = tokens + more_tokens - bounds.tokens
     if requests == 0 or (requests_over <= 0 and tokens_over <= 0):
         return NOTHING
-    return Need(max(0, requests_over), max(0, tokens_over))
+    return Amount(max(0, requests_over), max(0, tokens_over))

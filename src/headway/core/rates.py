@@ -34,20 +34,22 @@ class MovingRate:
 
 
 class Moments:
-    """Mean and relative variance; the first fifty values count alike, later ones a fiftieth."""
+    """Mean and variance; the first fifty values count alike, later ones a fiftieth."""
 
     def __init__(self) -> None:
+        self.count = 0
         self.mean = 0.0
-        self.relative_variance = 0.0
-        """Variance over the square of the mean; 0 while nothing has been seen."""
-        self._square = 0.0
-        self._count = 0
+        self.variance = 0.0
 
     def add(self, value: float) -> None:
         """Count a value that is not negative."""
-        self._count += 1
-        share = 1.0 / self._count if self._count < 1.0 / NEWEST_SHARE else NEWEST_SHARE
-        self.mean += share * (value - self.mean)
-        self._square += share * (value * value - self._square)
-        if self.mean > 0:
-            self.relative_variance = max(0.0, self._square / self.mean**2 - 1.0)
+        self.count += 1
+        share = 1.0 / self.count if self.count < 1.0 / NEWEST_SHARE else NEWEST_SHARE
+        off = value - self.mean
+        self.mean += share * off
+        self.variance = (1.0 - share) * (self.variance + share * off * off)
+
+    @property
+    def relative_variance(self) -> float:
+        """Variance over the square of the mean; 0 while nothing has been seen."""
+        return self.variance / self.mean**2 if self.mean > 0 else 0.0

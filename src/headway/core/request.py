@@ -26,28 +26,20 @@ class Event(StrEnum):
     ABORT = "abort"
 
 
-TRANSITIONS: dict[RequestState, dict[Event, RequestState]] = {
-    RequestState.WAITING: {
-        Event.ADMIT: RequestState.RUNNING,
-        Event.ABORT: RequestState.ABORTED,
-    },
-    RequestState.RUNNING: {
-        Event.PREEMPT: RequestState.PREEMPTED,
-        Event.FINISH: RequestState.FINISHED,
-        Event.ABORT: RequestState.ABORTED,
-    },
-    RequestState.PREEMPTED: {
-        Event.ADMIT: RequestState.RUNNING,
-        Event.ABORT: RequestState.ABORTED,
-    },
-    RequestState.FINISHED: {},
-    RequestState.ABORTED: {},
+TRANSITIONS: dict[tuple[RequestState, Event], RequestState] = {
+    (RequestState.WAITING, Event.ADMIT): RequestState.RUNNING,
+    (RequestState.WAITING, Event.ABORT): RequestState.ABORTED,
+    (RequestState.RUNNING, Event.PREEMPT): RequestState.PREEMPTED,
+    (RequestState.RUNNING, Event.FINISH): RequestState.FINISHED,
+    (RequestState.RUNNING, Event.ABORT): RequestState.ABORTED,
+    (RequestState.PREEMPTED, Event.ADMIT): RequestState.RUNNING,
+    (RequestState.PREEMPTED, Event.ABORT): RequestState.ABORTED,
 }
 
 
 def next_state(state: RequestState, event: Event) -> RequestState:
     """Return the state after `event`. Raises ValueError when the table has no such row."""
     try:
-        return TRANSITIONS[state][event]
+        return TRANSITIONS[state, event]
     except KeyError:
         raise ValueError(f"{event} is not possible in state {state}") from None

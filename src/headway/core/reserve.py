@@ -6,32 +6,12 @@ themselves. Keeping more wastes them; keeping less costs the work of whoever is 
 
 from math import ceil, sqrt
 
+from headway.core.rates import Moments
+
 SIGMAS = 2.33
 """Demand stays below its mean and so many deviations in 99 of 100 windows, were it normal."""
 LEAST_SHARE = 0.02
-NEWEST_SHARE = 0.02
-"""What the newest window weighs: half of what is known is from the last 35."""
 WINDOWS_TO_LEARN = 20
-
-
-class _Demand:
-    """Mean and variance of a quantity per window, newer ones weighing more."""
-
-    def __init__(self, total: int, ceiling: int) -> None:
-        self.now = 0.0
-        self._mean = 0.0
-        self._variance = 0.0
-        self._least, self._ceiling = ceil(LEAST_SHARE * total), ceiling
-
-    def end_window(self, share: float) -> None:
-        off = self.now - self._mean
-        self._mean += share * off
-        self._variance = (1 - share) * (self._variance + share * off * off)
-        self.now = 0.0
-
-    def reserve(self) -> int:
-        most = ceil(self._mean + SIGMAS * sqrt(self._variance))
-        return min(self._ceiling, max(self._least, most))
 
 
 class DemandReserve:
@@ -42,24 +22,31 @@ class DemandReserve:
     """
 
     def __init__(self, totals: tuple[int, int], ceilings: tuple[int, int], window_s: float) -> None:
+        self._least = [ceil(LEAST_SHARE * total) for total in totals]
         self._ceilings = ceilings
         self._window_s = window_s
-        self._slots, self._blocks = map(_Demand, totals, ceilings)
         self._until: float | None = None
-        self._num_windows = 0
+        self._asked = [0, 0]
+        """For how much in the window under way."""
+        self._per_window = (Moments(), Moments())
 
     def note(self, num_slots: int, num_blocks: int, now: float) -> None:
         """Count what a request that arrived `now` will hold."""
         self._advance(now)
-        self._slots.now += num_slots
-        self._blocks.now += num_blocks
+        self._asked[0] += num_slots
+        self._asked[1] += num_blocks
 
     def size(self, now: float) -> tuple[int, int]:
         """Return the slots and blocks to keep free beside those that the tier holds."""
         self._advance(now)
-        if self._num_windows < WINDOWS_TO_LEARN:
+        slots, blocks = self._per_window
+        if slots.count < WINDOWS_TO_LEARN:
             return self._ceilings
-        return self._slots.reserve(), self._blocks.reserve()
+        return self._reserve(0, slots), self._reserve(1, blocks)
+
+    def _reserve(self, index: int, demand: Moments) -> int:
+        likely = ceil(demand.mean + SIGMAS * sqrt(demand.variance))
+        return min(self._ceilings[index], max(self._least[index], likely))
 
     def _advance(self, now: float) -> None:
         """End the windows that are over; after a long lull only as many as still matter."""
@@ -67,8 +54,7 @@ class DemandReserve:
             self._until = now + self._window_s
         num_over = int((now - self._until) / self._window_s) + 1 if now >= self._until else 0
         for _ in range(min(num_over, 500)):
-            self._num_windows += 1
-            share = max(NEWEST_SHARE, 1 / self._num_windows)
-            self._slots.end_window(share)
-            self._blocks.end_window(share)
+            for demand, asked in zip(self._per_window, self._asked, strict=True):
+                demand.add(asked)
+            self._asked = [0, 0]
         self._until += num_over * self._window_s

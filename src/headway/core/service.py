@@ -27,12 +27,12 @@ class Account:
     num_reserved: int = 0
     line: SortedEntries[Queued] = field(default_factory=SortedEntries)
     """What it has waiting."""
+    place: "Place | None" = None
+    """Where it stands among the tenants that have something waiting; None: it has nothing."""
 
 
-@dataclass(slots=True, eq=False)
-class _Reservation:
-    account: Account
-    amount: float
+Place = tuple[float, int, Account]
+"""A tag, the number of the arrival of its next request, and whose they are."""
 
 
 class ServiceLedger:
@@ -46,17 +46,12 @@ class ServiceLedger:
         self.virtual_time = 0.0
         self._most_served = 0.0
         self._accounts: dict[str, Account] = {}
-        self._reserved: dict[str, _Reservation] = {}
+        self._reserved: dict[str, tuple[Account, float]] = {}
         self._idle: SortedItems[str] = SortedItems()  # by service
-        self._sequence = 0
 
     def __len__(self) -> int:
         """Return how many tenants are remembered."""
         return len(self._accounts)
-
-    def has_reservation(self, request_id: str) -> bool:
-        """Return whether a request is under way that is reserved for."""
-        return request_id in self._reserved
 
     def account(self, tenant: str) -> Account:
         """Return the tenant's account; a new one starts at the virtual time."""
@@ -65,7 +60,7 @@ class ServiceLedger:
             account = self._accounts[tenant] = Account(tenant, self.virtual_time)
         return account
 
-    def advance(self, first: tuple[float, int, Account] | None) -> None:
+    def advance(self, first: Place | None) -> None:
         """Move the virtual time up to the service of who is `first` in line; None: nobody waits.
 
         After a lull everybody starts level with the tenant that was served most.
@@ -80,8 +75,7 @@ class ServiceLedger:
         """Lift a tenant that had nothing queued to the virtual time: idling earns nothing."""
         if account.served < self.virtual_time:
             account.served = self.virtual_time
-        if not account.num_reserved:
-            self._idle.remove(account.tenant)
+        self._idle.remove(account.tenant)
 
     def charge(self, account: Account, amount: float) -> None:
         """Count service; a negative amount is a refund."""
@@ -90,15 +84,16 @@ class ServiceLedger:
             self._most_served = account.served
         self.rest(account)
 
-    def reserve(self, request_id: str, account: Account, amount: float) -> None:
+    def reserve(self, request_id: str, tenant: str, amount: float) -> Account:
         """Count a request's prediction until `release`. Raises ValueError for a second one."""
         if request_id in self._reserved:
             raise ValueError(f"{request_id} has a reservation")
-        self._reserved[request_id] = _Reservation(account, amount)
-        if not (account.num_reserved or account.line.first):
-            self._idle.remove(account.tenant)
+        account = self.account(tenant)
+        self._reserved[request_id] = (account, amount)
+        self._idle.remove(tenant)
         account.reserved += amount
         account.num_reserved += 1
+        return account
 
     def draw(self, request_id: str, amount: float) -> float:
         """Count service of a request as far as its reservation reaches; return what is left over.
@@ -108,9 +103,9 @@ class ServiceLedger:
         reservation = self._reserved.get(request_id)
         if reservation is None:
             return amount
-        left, account = reservation.amount, reservation.account
+        account, left = reservation
         drawn = amount if amount < left else left
-        reservation.amount = left - drawn
+        self._reserved[request_id] = (account, left - drawn)
         account.reserved -= drawn
         served = account.served = account.served + drawn
         if served > self._most_served:
@@ -125,10 +120,10 @@ class ServiceLedger:
         reservation = self._reserved.pop(request_id, None)
         if reservation is None:
             return None
-        account = reservation.account
+        account, left = reservation
         account.num_reserved -= 1
         # Sums of floats do not cancel exactly; an empty sum is exactly 0.
-        account.reserved = account.reserved - reservation.amount if account.num_reserved else 0.0
+        account.reserved = account.reserved - left if account.num_reserved else 0.0
         self.charge(account, served)
         return account
 
@@ -137,8 +132,7 @@ class ServiceLedger:
         if account.num_reserved or account.line.first:
             return
         if account.served > self.virtual_time:
-            self._sequence += 1
-            self._idle.push(account.tenant, account.served, self._sequence)
+            self._idle.push(account.tenant, account.served, 0)
             if len(self._idle) > MAX_IDLE_TENANTS and self._idle.first is not None:
                 self._forget(self._idle.first[2])
         else:

@@ -31,7 +31,10 @@ class Level:
         """Count a wait in the queue that ended with a dispatch."""
         self._waited_s += wait_s
         self._count += 1
-        self._update(now)
+        if self._since is None:
+            self._since = now
+        if now - self._since >= INTERVAL_S:
+            self._move(self._waited_s / self._count, now)
 
     def lull(self, now: float) -> None:
         """Nothing waits: whatever time has passed, it was not an overload."""
@@ -41,12 +44,6 @@ class Level:
     def turns_away(self, tenant: str, now: float) -> bool:
         """Return whether the tenant stands above the level."""
         return self.value < 1.0 and _place(tenant, int(now // EPOCH_S)) >= self.value
-
-    def _update(self, now: float) -> None:
-        if self._since is None:
-            self._since = now
-        if now - self._since >= INTERVAL_S:
-            self._move(self._waited_s / self._count, now)
 
     def _move(self, mean_s: float, now: float) -> None:
         elapsed_s = 0.0 if self._since is None else max(0.0, now - self._since)

@@ -69,6 +69,13 @@ class SortedEntries(Generic[Entry]):
     def _run_of(self, entry: Entry) -> int:
         return max(0, bisect_right(self._runs, entry, key=HEAD) - 1)
 
+    def check_integrity(self) -> None:
+        """Raise AssertionError when something is out of order. Linear; for tests."""
+        entries = list(self.in_order())
+        assert entries == sorted(entries), "out of order"
+        assert all(self._runs), "an empty run is kept"
+        assert self.first == next(iter(entries), None), "another one is first"
+
 
 class SortedItems(SortedEntries[tuple[float, int, Item]], Generic[Item]):
     """Items ordered by (key, sequence), smallest first."""
@@ -98,19 +105,6 @@ class SortedItems(SortedEntries[tuple[float, int, Item]], Generic[Item]):
         self._entries[item] = entry
         self.add(entry)
 
-    def place_of(self, item: Item) -> tuple[float, int] | None:
-        """Return the (key, sequence) under which `item` is held, or None."""
-        entry = self._entries.get(item)
-        return None if entry is None else entry[:2]
-
-    def pop(self) -> Item | None:
-        """Take out the first item and return it, or None."""
-        if self.first is None:
-            return None
-        item = self.first[2]
-        self.remove(item)
-        return item
-
     def remove(self, item: Item) -> bool:
         """Take out `item`; return whether it was held."""
         entry = self._entries.pop(item, None)
@@ -120,6 +114,5 @@ class SortedItems(SortedEntries[tuple[float, int, Item]], Generic[Item]):
 
     def check_integrity(self) -> None:
         """Raise AssertionError when something is lost or out of order. Linear; for tests."""
-        assert list(self.in_order()) == sorted(self._entries.values()), "lost or out of order"
-        assert all(self._runs), "an empty run is kept"
-        assert self.first == min(self._entries.values(), default=None), "another one is first"
+        super().check_integrity()
+        assert list(self.in_order()) == sorted(self._entries.values()), "one is lost"

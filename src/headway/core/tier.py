@@ -55,14 +55,9 @@ class Tier:
         """The OpenAI `service_tier` that answers say was used."""
         return self.service_tiers[-1] if self.service_tiers else self.name
 
-    @property
-    def priority(self) -> int:
-        """The `priority` that vLLM nodes understand: lower is sooner, 0 is the ordinary tier."""
-        return node_priority(self.rank)
-
 
 def node_priority(rank: int) -> int:
-    """Return the `priority` of a rank as vLLM nodes understand it."""
+    """Return the `priority` of a rank as vLLM nodes understand it: 0 is the ordinary tier."""
     return rank - 1
 
 

@@ -12,13 +12,22 @@ from headway.core.step import Candidate
 class Sequence(Protocol):
     """What has to be known of a sequence, wherever it is kept."""
 
+    rank: int
+    """Its tier's."""
+    arrival: int
+    """Position in the order of arrival, unique."""
+    key: float
+    """Static order inside the tenant; the smallest goes first."""
+    max_num_tokens: int
+    """Most tokens it may ever hold."""
+    last_step: int
+    """The latest step that computed something of it."""
+    overtaken: int
+    """How often a request behind it was admitted while it did not fit."""
+
     @property
     def sequence_id(self) -> str:
         """Unique among those that are in the engine."""
-
-    @property
-    def rank(self) -> int:
-        """Its tier's."""
 
     @property
     def tenant(self) -> str:
@@ -27,14 +36,6 @@ class Sequence(Protocol):
     @property
     def weight(self) -> float:
         """The tenant's, above 0."""
-
-    @property
-    def arrival(self) -> int:
-        """Position in the order of arrival, unique."""
-
-    @property
-    def key(self) -> float:
-        """Static order inside the tenant; the smallest goes first."""
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -49,20 +50,8 @@ class Sequence(Protocol):
         """Known tokens whose keys and values are there."""
 
     @property
-    def max_num_tokens(self) -> int:
-        """Most tokens it may ever hold."""
-
-    @property
-    def last_step(self) -> int:
-        """The latest step that computed something of it."""
-
-    @property
     def preemptions(self) -> int:
         """How often it lost its blocks."""
-
-    @property
-    def overtaken(self) -> int:
-        """How often a request behind it was admitted while it did not fit."""
 
 
 class WaitingLine:

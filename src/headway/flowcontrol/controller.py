@@ -15,10 +15,10 @@ from headway.core.backlog import QueuedRequest
 from headway.core.cost import Prices
 from headway.core.decision import Dispatch, WaitUntil
 from headway.core.dispatch import Dispatcher, Policy
+from headway.core.need import UNBOUNDED, Amount
 from headway.core.outcome import Outcome
 from headway.core.tier import Tiers
 from headway.core.wait import WaitEstimate
-from headway.core.waiting import TotalBounds
 from headway.errors import HeadwayError
 from headway.flowcontrol.demand import DemandMeter, ReplicaMeter
 from headway.flowcontrol.nodes import Node, NodePool, NodeState
@@ -101,7 +101,7 @@ class FlowController:
         policy: Policy = "qos",
         prices: Prices | None = None,
         replica_headroom: float = 0.3,
-        bounds: TotalBounds | None = None,
+        bounds: Amount = UNBOUNDED,
     ) -> None:
         prices = Prices() if prices is None else prices
         self.dispatcher = Dispatcher(tiers, prices, policy=policy, bounds=bounds)

@@ -6,7 +6,7 @@ Counts what goes through, and keeps what the node's own page said last.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.core.limits import WindowSignals, window_is_over
+from headway.core.window import WindowSignals, window_is_over
 
 LEAST_GAPS = 20
 """Gaps of one tier from which their mean says something."""

@@ -11,9 +11,10 @@ Free of clocks and of asyncio: the gateway and the simulator drive the same pool
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 
-from headway.core.limits import NodeLimiter, WindowSignals
+from headway.core.limits import NodeLimiter
 from headway.core.routing import Router
 from headway.core.tier import Tiers
+from headway.core.window import WindowSignals
 from headway.flowcontrol.credits import floor_slots, free_credits, known_slots, tier_ceilings
 from headway.flowcontrol.meter import NodeMeter
 

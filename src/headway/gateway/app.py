@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from headway.clock import Clock, MonotonicClock
 from headway.config import Config, GatewayConfig
 from headway.core.cost import Prices
-from headway.core.waiting import UNBOUNDED, TotalBounds
+from headway.core.need import UNBOUNDED, Amount
 from headway.flowcontrol.controller import FlowController
 from headway.flowcontrol.nodes import Node, NodePool, NodeState
 from headway.gateway.exchange import Exchanges
@@ -143,10 +143,11 @@ def build_app(config: Config, *, clock: Clock | None = None) -> Router:
     return build_gateway(config, clock=clock).app
 
 
-def _total_bounds(settings: GatewayConfig) -> TotalBounds:
+def _total_bounds(settings: GatewayConfig) -> Amount:
     requests, tokens = settings.max_queued_total, settings.max_queued_tokens_total
-    return TotalBounds(
-        UNBOUNDED if requests is None else requests, UNBOUNDED if tokens is None else tokens
+    return Amount(
+        UNBOUNDED.requests if requests is None else requests,
+        UNBOUNDED.tokens if tokens is None else tokens,
     )
 
 

@@ -7,18 +7,10 @@ A block is in exactly one of three states:
     held      as many holders as its reference count -> never taken
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Set
-from typing import Protocol
 
 from headway.errors import OutOfBlocksError
-
-
-class RefCounts(Protocol):
-    """The number of holders by block, as somebody else counted them."""
-
-    def __getitem__(self, block: int, /) -> int:
-        """Return how many holders `block` has, 0 when none is known."""
 
 
 class BlockPool:
@@ -99,7 +91,7 @@ class BlockPool:
         else:
             self._free.append(block)
 
-    def check_integrity(self, holders: RefCounts, worth_keeping: Set[int]) -> None:
+    def check_integrity(self, holders: Counter[int], worth_keeping: Set[int]) -> None:
         """Compare with what the owners know: holders by block, and blocks that have content.
 
         Raises AssertionError that names the block in the wrong state (G7).

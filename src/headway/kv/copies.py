@@ -17,10 +17,6 @@ class OwedCopies:
         self._source_of: dict[int, int] = {}
         self._num_reading: Counter[int] = Counter()
 
-    def __len__(self) -> int:
-        """Return how many copies are owed."""
-        return len(self._source_of)
-
     def owe(self, block: int, destination: int) -> int:
         """Owe `destination` a copy of `block`. Returns the source, to be held by the caller."""
         source = self._source_of.get(block, block)
