@@ -72,6 +72,14 @@ def test_attainment_counts_all_submitted_and_each_target() -> None:
     assert tier.outcomes == {"cancelled": 1, "completed": 4, "rejected-saturated": 1}
 
 
+def test_what_ends_after_its_own_deadline_has_not_attained_its_targets() -> None:
+    made, recorder = ten_seconds()
+    served(recorder, call(1, deadline=1.48), 1.4, 1.44, 1.48)
+    served(recorder, call(2, deadline=1.47), 1.4, 1.44, 1.48)
+    tier = measure(recorder, made, "headway", 0, 0).tiers[0]
+    assert (tier.num_completed, tier.attainment) == (2, 0.5)
+
+
 def test_gaps_are_over_tokens_and_tpot_over_requests() -> None:
     made, recorder = ten_seconds()
     served(recorder, call(1), 1.1, *(1.1 + 0.01 * n for n in range(1, 100)))
