@@ -87,7 +87,7 @@ def started(
                 node.wait()
             doors[name] = behind[name] = nodes[setup.args]
             if setup.behind_gateway:
-                own = Path(folder, name)
+                own = Path(folder, f"gateway-{len(doors)}")
                 own.mkdir()
                 doors[name] = stack.enter_context(serve_gateway(behind[name].url, own))
                 doors[name].wait()
@@ -181,6 +181,8 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.settings and not any(SETUPS[name].args == PLUGIN for name in options.setup):
+        parser.error("--settings needs a --setup with the plugin")
     load = Load(
         bulk_callers=options.callers,
         duration_s=options.duration,

@@ -102,12 +102,19 @@ def test_a_cold_first_step_does_not_pass_for_a_slow_machine(times: float) -> Non
     assert TRUTH.time_s(features) == pytest.approx(0.05, rel=0.1)
 
 
-def test_a_step_far_shorter_than_predicted_is_believed_at_once() -> None:
-    """Nothing makes a step shorter than it is."""
-    predictor = StepTimePredictor(scaled(30.0))
-    features = StepFeatures().plus_prefill(160, 0)
-    predictor.observe(features, TRUTH.time_s(features))
-    assert predictor.predict(features) == pytest.approx(TRUTH.time_s(features), rel=0.05)
+def test_a_kind_of_step_that_always_follows_others_is_learned() -> None:
+    """One prompt among decodes of which none is a surprise."""
+    random = Random(7)
+    truth = StepCoefficients(0.03, 5e-3)
+    predictor = StepTimePredictor(StepCoefficients(0.02, 1e-3))
+    errors = []
+    for number in range(2000):
+        features = StepFeatures().plus_decode(300).plus_decode(400)
+        if number % 12 == 0:
+            features = features.plus_prefill(random.randint(40, 120), 0)
+            errors.append(abs(predictor.predict(features) / truth.time_s(features) - 1))
+        predictor.observe(features, truth.time_s(features) * exp(random.gauss(0, 0.05)))
+    assert sum(errors[-50:]) / 50 < 0.05
 
 
 def test_equal_steps_teach_nothing_about_others() -> None:

@@ -9,7 +9,7 @@ slots or blocks preempts (`preemption.py`).
 from itertools import chain
 from operator import attrgetter
 
-from headway.core.budget import MIN_SHARED, StepBudget
+from headway.core.budget import StepBudget
 from headway.core.draft import Draft, admitted
 from headway.core.step import Candidate, Item, Resident, StepInput, StepLimits, StepPlan, Wait
 
@@ -126,14 +126,14 @@ class _Planner:
         """Return how many of `num_left` tokens to compute where there is room for `room` of them.
 
         The first of a tier that does not end in this step leaves half to those behind it, and gets
-        back on the last turn what they do not need: a short one never waits for a long one. Below
-        rank 0 less than `MIN_SHARED` is not shared. Without chunking a prompt is computed whole.
+        back on the last turn what those do not need: a short one never waits for a long one.
+        Without chunking a prompt is computed whole, if need be as the only one.
         """
         if room <= 0 or room == num_left:
             return room
         if not self._limits.enable_chunked_prefill:
             return 0 if self._prefilled else num_left
-        if share and rank not in self._halved and (rank == 0 or room >= MIN_SHARED):
+        if share and rank not in self._halved:
             self._halved.add(rank)
             return (room + 1) // 2
         return room

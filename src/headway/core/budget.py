@@ -14,9 +14,6 @@ MIN_TOKENS = 8
 """Tokens of a step that are computed however little time seems left."""
 MIN_PROMPT_TOKENS = 16
 """The same of a prompt of rank 0."""
-MIN_SHARED = 64
-"""Tokens of a step that two prompts of a lower tier share. Fewer go to one of them, in turn: each
-chunk has a cost of its own."""
 TIMELESS = StepCoefficients(0.0)
 
 

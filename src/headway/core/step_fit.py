@@ -1,13 +1,12 @@
 """Which coefficients explain the times that were measured?
 
 Recursive least squares with forgetting, in plain floats: a handful of coefficients, an update per
-measurement, nothing stored. Errors count relative to the time measured, because what disturbs a
-measurement (other load, clock speed) stretches it by a share: nothing makes a step shorter than it
-is, so what turns out to be faster is believed at once, what is far slower when it comes again.
+measurement, nothing stored. Errors count relative to the time predicted, because what disturbs a
+measurement (other load, clock speed) stretches it by a share.
 """
 
 from collections.abc import Sequence
-from math import isfinite, log, sqrt
+from math import isfinite, sqrt
 from operator import mul
 
 FORGETTING = 0.998
@@ -16,13 +15,11 @@ DOUBT = 10.0
 """Variance of a prior coefficient, over that of a measurement, both as shares of a typical time."""
 MIN_INFORMATION = 1e-3
 """What a measurement must add to be taken: nothing is learned from the hundredth equal one."""
-MOST_WEIGHT = 10.0
-"""A time below the prediction by this factor is believed at once; one below that weighs no more."""
+COLD = 1.5
+"""A first measurement of this many times its prediction is left out: the first step after a rest is
+cold, and would pass for a slow machine."""
 OUTLIER = 6.0
 """Deviations beyond this many times the expected one are not learned from (a pause, a fault)."""
-SURPRISE = 0.4
-"""Nor from the first measurement in a row that is above the prediction by so much, in logarithms,
-however little is known yet: a step after a rest is cold, and would pass for a slow machine."""
 LASTING = 16
 """So many outliers are a machine that has changed: what was learned is doubted anew."""
 LEAK = 0.1
@@ -49,8 +46,8 @@ class CoefficientFit:
         self._shares = [c / unit for c, unit in zip(prior, self._unit, strict=True)]
         self._covariance = self._doubt()
         self._num_outliers = 0.0
-        self._is_surprised = False
         self._deviation = 0.5
+        self._is_first = True
         self._smallest_s = 1e-6 * typical_s
 
     @property
@@ -66,22 +63,23 @@ class CoefficientFit:
         """Take a measurement; return whether it was learned from."""
         row = [x * unit for x, unit in zip(features, self._unit, strict=True)]
         predicted_s = _dot(self._shares, row)
-        scale = 1.0 / max(actual_s, predicted_s / MOST_WEIGHT, self._smallest_s)
+        is_first, self._is_first = self._is_first, False
+        if is_first and actual_s > COLD * predicted_s:
+            return False
+        scale = 1.0 / max(predicted_s, self._smallest_s)
         residual = (actual_s - predicted_s) * scale
         row = [x * scale for x in row]
         gain = self._gain(row, residual)
         information = _dot(gain, row)
         expected = self._deviation * sqrt(1.0 + max(0.0, information))
-        off = log(max(actual_s, self._smallest_s) / max(predicted_s, self._smallest_s))
-        self._deviation = self._follow(abs(off))
-        was_surprised, self._is_surprised = self._is_surprised, off > SURPRISE
-        if abs(off) > OUTLIER * expected:
+        self._deviation = self._follow(abs(residual))
+        if abs(residual) > OUTLIER * expected:
             self._num_outliers += 1
             if self._num_outliers >= LASTING:
                 self._num_outliers, self._covariance = 0.0, self._doubt()
             return False
         self._num_outliers = max(0.0, self._num_outliers - LEAK)
-        if information < MIN_INFORMATION or (self._is_surprised and not was_surprised):
+        if information < MIN_INFORMATION:
             return False
         self._update(gain, information, residual)
         self._project()
