@@ -97,6 +97,8 @@ def test_requests_wait_at_the_gateway_and_leave_by_tier(stack: Stack) -> None:
         # Critical would rather be refused than wait for so long.
         asked.append(callers.submit(ask, "normal", 5))
         assert eventually(lambda: are_queued("normal", 1))
+        # On a busy machine some bulk may have ended before it came.
+        ended_by_then = len(tiers_ended(stack.late)) - ended_before
         while not all(each.done() for each in asked):
             inside = stack.vllm.total("vllm:num_requests_running")
             most_inside = max(most_inside, inside + stack.vllm.total("vllm:num_requests_waiting"))
@@ -104,7 +106,7 @@ def test_requests_wait_at_the_gateway_and_leave_by_tier(stack: Stack) -> None:
             each.result()
     ended = tiers_ended(stack.late)[ended_before:]
     assert ended.count("bulk") == PLACES + 10
-    assert ended.index("normal") <= PLACES
+    assert ended.index("normal") <= ended_by_then + PLACES
     assert 0 < most_inside <= PLACES
 
 
