@@ -173,7 +173,7 @@ def main() -> None:
         "--batched-tokens", type=int, help="most tokens of a step; vLLM's default on a CPU is 2048"
     )
     parser.add_argument(
-        "--settings", action="append", default=[], help="of the plugin in place of none, as JSON"
+        "--settings", action="append", default=[], help="settings of the plugin, as JSON"
     )
     parser.add_argument("--callers", type=int, default=48)
     parser.add_argument("--duration", type=float, default=70.0)

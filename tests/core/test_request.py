@@ -4,14 +4,14 @@ import pytest
 
 from headway.core.request import TRANSITIONS, Event, RequestState, next_state
 
+LIVES = """
+waiting admit running, waiting abort aborted
+running preempt preempted, running finish finished, running abort aborted
+preempted admit running, preempted abort aborted
+"""
 LEGAL = {
-    (RequestState.WAITING, Event.ADMIT): RequestState.RUNNING,
-    (RequestState.WAITING, Event.ABORT): RequestState.ABORTED,
-    (RequestState.RUNNING, Event.PREEMPT): RequestState.PREEMPTED,
-    (RequestState.RUNNING, Event.FINISH): RequestState.FINISHED,
-    (RequestState.RUNNING, Event.ABORT): RequestState.ABORTED,
-    (RequestState.PREEMPTED, Event.ADMIT): RequestState.RUNNING,
-    (RequestState.PREEMPTED, Event.ABORT): RequestState.ABORTED,
+    (RequestState(before), Event(event)): RequestState(after)
+    for before, event, after in (row.split() for row in LIVES.strip().replace("\n", ",").split(","))
 }
 
 
