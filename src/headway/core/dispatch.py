@@ -64,7 +64,7 @@ class Dispatcher:
         return self._forecast.drain.rate
 
     def queue_depth(self, rank: int) -> int:
-        """Return how many requests of that rank wait; promoted ones count where they wait now."""
+        """Return how many of that rank wait, promoted ones where they wait now; linear for fcfs."""
         return self._waiting.depth(rank)
 
     def queued_tokens(self, rank: int) -> int:
