@@ -126,6 +126,7 @@ class Stage:
         self.engine = engine
         self.runner = runner
         self.url = f"http://127.0.0.1:{port}"
+        self._connections: list[socket.socket] = []
 
     def ask(
         self,
@@ -167,10 +168,14 @@ class Stage:
         return self.post(COMPLETIONS, {"prompt": "hi", **fields})
 
     def connect(self, fields: Mapping[str, Any], *headers: str) -> socket.socket:
-        """Send a completion request over a socket and return it without reading."""
+        """Send a completion request over a socket and return it without reading.
+
+        It is closed with the stage at the latest, so that a test that fails leaves nothing behind.
+        """
         body = json.dumps({"model": MODEL, "prompt": "hi", **fields}).encode()
         head = [f"POST {COMPLETIONS} HTTP/1.1", "host: x", f"content-length: {len(body)}", *headers]
         connection = socket.create_connection(("127.0.0.1", self.port), LONGEST_S)
+        self._connections.append(connection)
         connection.sendall("\r\n".join([*head, "", ""]).encode() + body)
         return connection
 
@@ -197,6 +202,11 @@ class Stage:
         while not condition():
             assert time.monotonic() < deadline, "it never came true"
             self.get("/health")
+
+    def close(self) -> None:
+        """Close the connections that `connect` opened."""
+        for connection in self._connections:
+            connection.close()
 
     def check_idle(self) -> None:
         """Check invariant I0: everything is back to baseline, and a plain request is served."""
@@ -238,3 +248,4 @@ def stage(
                 one.check_idle()
         finally:
             runner.open_gate()
+            one.close()

@@ -1,5 +1,7 @@
 """Is a failing or full engine told to its callers, and never hidden? (C7, I0)"""
 
+import socket
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -8,9 +10,9 @@ import pytest
 
 from headway.engine.async_engine import AsyncEngine
 from headway.engine.stats import EngineStats
-from tests.engine.server_stage import MODEL, GatedRunner, stage
+from tests.engine.server_stage import MODEL, GatedRunner, Stage, stage
 
-LONG = {"max_tokens": 50, "ignore_eos": True}
+LONG = {"max_tokens": 400, "ignore_eos": True}
 
 
 def test_an_engine_that_dies_before_the_first_token_is_503() -> None:
@@ -64,13 +66,30 @@ def test_a_request_that_fails_alone_leaves_the_others() -> None:
         assert one.metric("vllm:request_success_total", finished_reason="error") == 1
 
 
+def _let_in(one: Stage, num_sequences: int) -> None:
+    """Give steps until so many sequences are in the engine; then the next stands at the gate."""
+
+    def are_in() -> bool:
+        one.runner.give_step()
+        one.runner.wait_for_step()
+        stats = one.engine.stats()
+        return sum(stats.num_running) + sum(stats.num_waiting) == num_sequences
+
+    one.until(are_in)
+
+
+def _check_answered(open_ones: Sequence[socket.socket]) -> None:
+    for connection in open_ones:
+        with connection:
+            assert connection.recv(12) == b"HTTP/1.1 200"
+
+
 def test_a_full_queue_is_503_with_a_time_to_retry() -> None:
     settings: dict[str, Any] = {"engine": {"max_num_seqs": 1}, "server": {"max_num_queued_reqs": 2}}
     with stage(**settings) as one:
         one.runner.close_gate()
         open_ones = [one.connect(LONG) for _ in range(3)]
-        one.runner.wait_for_step()
-        one.until(lambda: one.chat(max_tokens=0).status == 400)
+        _let_in(one, 3)
         answer = one.chat(max_tokens=2)
         assert (answer.status, answer.error["code"]) == (503, "server_overloaded")
         assert 1 <= int(answer.headers["retry-after"]) <= 120
@@ -78,9 +97,22 @@ def test_a_full_queue_is_503_with_a_time_to_retry() -> None:
         assert one.metric("vllm:admission_rejections_total", reason="max_num_queued_reqs") == 1
         assert one.get("/health").status == 200
         one.runner.open_gate()
-        for connection in open_ones:
-            with connection:
-                assert connection.recv(12) == b"HTTP/1.1 200"
+        _check_answered(open_ones)
+
+
+def test_who_finds_a_seat_in_the_next_step_does_not_fill_the_queue() -> None:
+    settings: dict[str, Any] = {"engine": {"max_num_seqs": 8}, "server": {"max_num_queued_reqs": 2}}
+    with stage(**settings) as one:
+        one.runner.close_gate()
+        open_ones = [one.connect(LONG)]
+        one.runner.wait_for_step()
+        open_ones += [one.connect(LONG) for _ in range(4)]
+        _let_in(one, 5)
+        open_ones += [one.connect(LONG) for _ in range(5)]
+        _let_in(one, 10)
+        assert one.chat(max_tokens=2).status == 503
+        one.runner.open_gate()
+        _check_answered(open_ones)
 
 
 class BrokenNumbers(AsyncEngine):

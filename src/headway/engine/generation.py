@@ -146,8 +146,9 @@ class Generator:
                 await stream.aclose()
 
     def _is_full(self) -> bool:
-        stats = self._engine.stats()
-        waiting = max(sum(stats.num_waiting), self._num_open - stats.max_num_seqs)
+        beyond_seats = self._num_open - self._engine.stats().max_num_seqs
+        # Fewer seats than that are taken where memory is short.
+        waiting = max(self._engine.num_passed_over, beyond_seats)
         return waiting >= self._options.max_num_queued_reqs
 
     async def _send_full(self, scope: Scope, send: Send) -> None:
