@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from headway.core.budget import MIN_PROMPT_TOKENS
 from headway.core.predictor import StepCoefficients
 from headway.core.step import Candidate, Resident, StepLimits, TierLimits
+from headway.core.tier import LatencyTarget
 from tests.core.situation import PLAIN, decode, plan, situations, tokens, waits
 
 PER_TOKEN = StepCoefficients(0.0, token_s=0.001)
@@ -34,7 +35,7 @@ def test_the_tightest_due_time_bounds_the_step() -> None:
     free = plan([], bulk, limits=limits, cost=PER_TOKEN)
     assert (sum(tokens(free).values()), free.budget_s) == (64, inf)
     arriving = plan([], bulk, limits=limits, recent={0}, cost=PER_TOKEN)
-    assert (sum(tokens(arriving).values()), arriving.budget_rank) == (24, 0)
+    assert (sum(tokens(arriving).values()), arriving.budget_s) == (24, 0.024)
     stream = decode("c", 0, 1)._replace(due_s=0.0185)
     due = plan([stream], bulk, limits=limits, recent={0}, cost=PER_TOKEN)
     assert (sum(tokens(due).values()), due.budget_s) == (18, 0.0185)
@@ -54,6 +55,40 @@ def test_a_late_stream_does_not_shrink_steps_to_nothing() -> None:
     late = decode("c", 0, 1)._replace(due_s=-5.0)
     step = plan([late], [waits("b", 2, 9, 60)], limits=limits, cost=PER_TOKEN)
     assert tokens(step) == {"c": 1, "b": 19}
+
+
+CALM = TierLimits(target=LatencyTarget(tpot_s=0.04))
+LATE = decode("s", 0, 1)._replace(due_s=-5.0)
+
+
+@pytest.mark.parametrize(("target", "computed"), [((0.05, None), 44), ((0.05, 0.061), 26)])
+def test_a_late_stream_leaves_time_to_prompts_of_its_own_tier(
+    target: tuple[float, float | None], computed: int
+) -> None:
+    """Nine tenths of what it would leave them on time, by its pace and by its longest gap."""
+    tpot_s, gap_s = target
+    first = TierLimits(target=LatencyTarget(tpot_s=tpot_s, gap_s=gap_s))
+    limits = StepLimits(32, 64, (first, TierLimits(), TierLimits()), min_step_s=0.02)
+    step = plan([LATE], [waits("c", 0, 9, 60)], limits=limits, cost=PER_TOKEN)
+    assert tokens(step) == {"s": 1, "c": computed}
+
+
+def test_a_late_stream_leaves_other_tiers_no_more_than_before() -> None:
+    """Bulk has only what the machine needs, whether a critical prompt cannot begin or not."""
+    limits = StepLimits(2, 64, (CALM, TierLimits(), TierLimits()), min_step_s=0.02)
+    bulk = Resident("b", 2, 2, 400, 0, 400, busy=True)
+    alone = plan([LATE, bulk], [], limits=limits, cost=PER_TOKEN)
+    blocked = plan([LATE, bulk], [waits("c", 0, 9, 60)], limits=limits, cost=PER_TOKEN)
+    assert tokens(alone) == tokens(blocked) == {"s": 1, "b": 19}
+
+
+def test_normal_prompts_beside_late_normal_streams_leave_nothing_to_bulk() -> None:
+    """Bulk does not gain by what normal's prompts may use."""
+    tiers = (TierLimits(), CALM, TierLimits())
+    limits = StepLimits(32, 64, tiers, min_step_s=0.02)
+    late = LATE._replace(rank=1)
+    step = plan([late], [waits("n", 1, 9, 5), waits("b", 2, 10, 60)], limits=limits, cost=PER_TOKEN)
+    assert tokens(step) == {"s": 1, "n": 5, "b": 14}
 
 
 def test_a_step_with_a_critical_prompt_is_not_filled_with_bulk() -> None:

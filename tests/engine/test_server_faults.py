@@ -10,7 +10,7 @@ import pytest
 
 from headway.engine.async_engine import AsyncEngine
 from headway.engine.stats import EngineStats
-from tests.engine.server_stage import MODEL, GatedRunner, Stage, stage
+from tests.engine.server_stage import MODEL, GatedRunner, Stage, reset, stage
 
 LONG = {"max_tokens": 400, "ignore_eos": True}
 
@@ -84,6 +84,17 @@ def _check_answered(open_ones: Sequence[socket.socket]) -> None:
             assert connection.recv(12) == b"HTTP/1.1 200"
 
 
+def _fill_memory(one: Stage) -> list[socket.socket]:
+    """Ask for more than 16 blocks hold; return when a step has left two waiting."""
+    long = {**LONG, "max_tokens": 120}
+    open_ones = [one.connect({**long, "prompt": letter * 100}) for letter in "abcd"]
+    _let_in(one, 4)
+    one.runner.give_step()
+    one.runner.wait_for_step()
+    assert one.engine.stats().num_passed_over >= 2
+    return open_ones
+
+
 def test_a_full_queue_is_503_with_a_time_to_retry() -> None:
     settings: dict[str, Any] = {"engine": {"max_num_seqs": 1}, "server": {"max_num_queued_reqs": 2}}
     with stage(**settings) as one:
@@ -100,6 +111,42 @@ def test_a_full_queue_is_503_with_a_time_to_retry() -> None:
         _check_answered(open_ones)
 
 
+def test_where_memory_is_short_those_that_a_step_left_waiting_fill_the_queue() -> None:
+    settings: dict[str, Any] = {"server": {"max_num_queued_reqs": 2}}
+    with stage(runner=GatedRunner(num_blocks=16), **settings) as one:
+        one.runner.close_gate()
+        open_ones = _fill_memory(one)
+        assert one.chat(max_tokens=2).status == 503
+        one.runner.open_gate()
+        _check_answered(open_ones)
+
+
+def test_siblings_of_one_request_do_not_fill_the_queue() -> None:
+    settings: dict[str, Any] = {"engine": {"max_num_seqs": 8}, "server": {"max_num_queued_reqs": 2}}
+    with stage(**settings) as one:
+        one.runner.close_gate()
+        open_ones = [one.connect({**LONG, "n": 6})]
+        one.runner.wait_for_step()
+        assert sum(one.engine.stats().num_waiting) >= 2
+        open_ones.append(one.connect(LONG))
+        _let_in(one, 7)
+        one.runner.open_gate()
+        _check_answered(open_ones)
+
+
+def test_those_that_left_do_not_fill_the_queue() -> None:
+    settings: dict[str, Any] = {"server": {"max_num_queued_reqs": 2}}
+    with stage(runner=GatedRunner(num_blocks=16), **settings) as one:
+        one.runner.close_gate()
+        open_ones = _fill_memory(one)
+        for connection in open_ones:
+            reset(connection)
+        one.runner.open_gate()
+        one.until(lambda: one.idle)
+        assert one.engine.stats().num_passed_over == 0
+        assert one.chat(max_tokens=2).status == 200
+
+
 def test_who_finds_a_seat_in_the_next_step_does_not_fill_the_queue() -> None:
     settings: dict[str, Any] = {"engine": {"max_num_seqs": 8}, "server": {"max_num_queued_reqs": 2}}
     with stage(**settings) as one:
@@ -108,6 +155,7 @@ def test_who_finds_a_seat_in_the_next_step_does_not_fill_the_queue() -> None:
         one.runner.wait_for_step()
         open_ones += [one.connect(LONG) for _ in range(4)]
         _let_in(one, 5)
+        assert one.engine.stats().num_passed_over == 0
         open_ones += [one.connect(LONG) for _ in range(5)]
         _let_in(one, 10)
         assert one.chat(max_tokens=2).status == 503

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from math import ceil, inf
 
+from headway.core.due import paced_s
 from headway.core.predictor import StepCoefficients
 from headway.core.step import Resident, StepInput, StepLimits
 
@@ -14,6 +15,8 @@ MIN_TOKENS = 8
 """Tokens of a step that are computed however little time seems left."""
 MIN_PROMPT_TOKENS = 16
 """The same of a prompt of rank 0."""
+CATCH_UP = 0.9
+"""Share of the time of a token that prompts have beside late streams of their own tier."""
 TIMELESS = StepCoefficients(0.0)
 
 
@@ -31,7 +34,8 @@ class StepBudget:
 
     1. Tokens end at `max_num_batched_tokens`. Time ends at the tightest due time of a decode, and
        at what a tier allows of which a request may arrive. A due time does not count while a prompt
-       of a more urgent tier waits.
+       of a more urgent tier waits. To prompts of its own tier a late stream leaves `CATCH_UP` of
+       the time of a token: what it lacks is made good mostly at the expense of other tiers.
     2. Time does not bound decodes of rank 0, nor the first `MIN_PROMPT_TOKENS` of its prompts, nor
        `MIN_TOKENS` of the step, nor the tokens of a floor: a wrong prediction makes steps long or
        short, it shuts nobody out.
@@ -57,10 +61,10 @@ class StepBudget:
             for begun, waiting in zip(prefills, step.waiting, strict=True)
         ]
         self._begun = [sum(r.num_left for r in of_tier) for of_tier in prefills]
-        self.total_s: float = inf
-        self.rank: int | None = None
+        self._times_s = [inf] * len(limits.tiers)
         if timed:
             self._bound_time(step, limits, decodes)
+        self.total_s = max(self._times_s)
         self._shared_s = limits.min_step_s if timed else inf
         self._prompt_of_rank_0 = False
         self.left = limits.max_num_batched_tokens
@@ -87,14 +91,17 @@ class StepBudget:
     def _bound_time(
         self, step: StepInput, limits: StepLimits, decodes: Sequence[Sequence[Resident]]
     ) -> None:
+        recent_s = min([limits.tiers[rank].recent_s for rank in step.recent], default=inf)
+        due_s = [
+            inf if self.waits_for_prompts(rank) else min([r.due_s for r in of_tier], default=inf)
+            for rank, of_tier in enumerate(decodes)
+        ]
         for rank, tier in enumerate(limits.tiers):
-            bounds = [tier.recent_s] if rank in step.recent else []
-            if not self.waits_for_prompts(rank):
-                due_s = min([r.due_s for r in decodes[rank]], default=inf)
-                bounds.append(max(due_s / step.safety, limits.min_step_s))
-            for seconds in bounds:
-                if seconds < self.total_s:
-                    self.total_s, self.rank = seconds, rank
+            others_s = min(due_s[:rank] + due_s[rank + 1 :], default=inf)
+            paced = self._has_prompt[rank] and tier.target.is_paced
+            own_s = max(due_s[rank], CATCH_UP * paced_s(tier.target)) if paced else due_s[rank]
+            bound_s = max(min(own_s, others_s) / step.safety, limits.min_step_s)
+            self._times_s[rank] = min(recent_s, bound_s)
 
     def _to_pay(self, step: StepInput, limits: StepLimits, most_service: int) -> list[int]:
         """Return the ranks whose floors cannot wait for the next step."""
@@ -161,7 +168,7 @@ class StepBudget:
 
     def _for_tier(self, rank: int) -> tuple[int, float]:
         tokens = self.left - (sum(self._floors) - self._floors[rank])
-        seconds = self.total_s - self._spent_s - (sum(self._floors_s) - self._floors_s[rank])
+        seconds = self._times_s[rank] - self._spent_s - (sum(self._floors_s) - self._floors_s[rank])
         if rank > 0 and self._prompt_of_rank_0:
             seconds = min(seconds, self._shared_s - self._spent_s)
         return max(0, tokens), seconds

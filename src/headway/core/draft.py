@@ -54,7 +54,6 @@ class Draft:
             items=tuple(self.items.values()),
             preempted=tuple(self.preempted),
             budget_s=self.budget.total_s,
-            budget_rank=self.budget.rank,
             features=StepFeatures.of([(i.num_tokens, i.start) for i in self.items.values()]),
             waits={i: wait for i, wait in self.waits.items() if i not in self.items},
             overtaken=dict(+self.overtaken),

@@ -192,8 +192,6 @@ class StepPlan:
     features: StepFeatures
     budget_s: float = inf
     """Seconds that the step may take; infinite when nobody's target bounds it."""
-    budget_rank: int | None = None
-    """The tier whose latency target set the budget; None: none did."""
     waits: dict[str, Wait] = field(default_factory=dict)
     """By sequence id: residents that sit out, and the candidates that were looked at."""
     overtaken: dict[str, int] = field(default_factory=dict)

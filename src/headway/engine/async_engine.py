@@ -46,7 +46,6 @@ class AsyncEngine:
         self._ended: asyncio.Event | None = None
         self._idle: asyncio.Event | None = None
         self._stats = engine.stats()
-        self._num_passed_over = 0
 
     # -- on the event loop ----------------------------------------------------------------------
 
@@ -70,14 +69,6 @@ class AsyncEngine:
     def stats(self) -> EngineStats:
         """Return the numbers after the latest step or command."""
         return self._stats
-
-    @property
-    def num_passed_over(self) -> int:
-        """Sequences that the latest step left waiting and that still wait.
-
-        Those that came after it may find a seat in the next one.
-        """
-        return self._num_passed_over
 
     def generate(self, request: EngineRequest) -> OutputStream:
         """Submit a request at once and return its outputs as they come.
@@ -169,10 +160,8 @@ class AsyncEngine:
             while self._wait_for_work():
                 if self._commands:
                     self._publish(self._carry_out_commands())
-                    self._num_passed_over = min(self._num_passed_over, self._num_waiting())
                 if self.engine.has_unfinished():
                     self._publish(self.engine.step())
-                    self._num_passed_over = self._num_waiting()
             reason = "the engine was stopped"
             self.engine.abort_all()
             self._publish([])
@@ -180,9 +169,6 @@ class AsyncEngine:
             logger.exception("the engine died; its open requests fail")
         self._accepting = False
         self._call_loop(self._end, reason)
-
-    def _num_waiting(self) -> int:
-        return sum(self._stats.num_waiting)
 
     def _wait_for_work(self) -> bool:
         """Return True when there is a command or a step to do, False when it is time to end."""

@@ -146,9 +146,9 @@ class Generator:
                 await stream.aclose()
 
     def _is_full(self) -> bool:
-        beyond_seats = self._num_open - self._engine.stats().max_num_seqs
-        # Fewer seats than that are taken where memory is short.
-        waiting = max(self._engine.num_passed_over, beyond_seats)
+        stats = self._engine.stats()
+        # Where memory is short, not all seats are taken.
+        waiting = max(stats.num_passed_over, self._num_open - stats.max_num_seqs)
         return waiting >= self._options.max_num_queued_reqs
 
     async def _send_full(self, scope: Scope, send: Send) -> None:

@@ -81,6 +81,7 @@ class Scheduler:
         self._books = TierBooks(limits, self._lines, kv.num_blocks)
         self._num_running = [0] * num_ranks
         self._num_waiting = [0] * num_ranks
+        self._num_passed_over = 0
         self._step = 0
 
     # -- requests -------------------------------------------------------------------------------
@@ -155,6 +156,7 @@ class Scheduler:
         self._books.wake(now, idle=not self._running)
         plan = plan_step(self.step_input(now), self.limits)
         self._apply(plan, now)
+        self._num_passed_over = self._num_in_line()
         self._step += 1
         self._count(plan)
         slices = tuple(map(self._slice, plan.items))
@@ -341,6 +343,10 @@ class Scheduler:
             self.finish(sequence, reason)
         return Advance(sequence, token)
 
+    def _num_in_line(self) -> int:
+        """Return how many sequences wait, those aside that follow another one."""
+        return sum(line.num_waiting for line in self._lines)
+
     # -- watching -------------------------------------------------------------------------------
 
     def stats(self) -> EngineStats:
@@ -348,6 +354,7 @@ class Scheduler:
         return self._stats.snapshot(
             running=self._num_running,
             waiting=self._num_waiting,
+            passed_over=min(self._num_passed_over, self._num_in_line()),
             held=self.kv.num_held,
             cached=self.kv.num_cached,
             free=self.kv.num_free,
@@ -366,7 +373,7 @@ class Scheduler:
                 sequence.num_computed < len(sequence.token_ids),
             )
             assert all(places), f"{sequence_id} is {sequence.state}, but {places}"
-        num_waiting = sum(line.num_waiting for line in self._lines)
+        num_waiting = self._num_in_line()
         assert len(self._running) + num_waiting + len(following) == len(self._sequences), (
             "a sequence waits or runs that is not known"
         )

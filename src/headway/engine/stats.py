@@ -18,6 +18,9 @@ class EngineStats:
     """Sequences that hold blocks, by rank."""
     num_waiting: tuple[int, ...] = ()
     """Sequences that wait, for the first time or after a preemption, by rank."""
+    num_passed_over: int = 0
+    """Those of them that the latest step left waiting; who came since may have a seat in the next,
+    and siblings of a sequence have theirs once its prompt is computed."""
     num_held_blocks: int = 0
     num_cached_blocks: int = 0
     num_free_blocks: int = 0
@@ -73,13 +76,21 @@ class EngineStats:
         self.safety = safety
 
     def snapshot(
-        self, *, running: list[int], waiting: list[int], held: int, cached: int, free: int
+        self,
+        *,
+        running: list[int],
+        waiting: list[int],
+        passed_over: int,
+        held: int,
+        cached: int,
+        free: int,
     ) -> "EngineStats":
         """Return a copy with the gauges given; later counting does not change it."""
         return replace(
             self,
             num_running=tuple(running),
             num_waiting=tuple(waiting),
+            num_passed_over=passed_over,
             num_held_blocks=held,
             num_cached_blocks=cached,
             num_free_blocks=free,
