@@ -132,7 +132,8 @@ class EngineConfig(Section, frozen=True, kw_only=True):
         bool, Meta(description="Reuse the KV of a tenant's earlier prompts.")
     ] = True
     enable_chunked_prefill: Annotated[
-        bool, Meta(description="Spread a long prompt over several iterations.")
+        bool,
+        Meta(description="Spread a long prompt over several iterations. Floors are kept only so."),
     ] = True
     scheduling_policy: Annotated[
         Policy, Meta(description="Order of each iteration: `qos` by tier, `fcfs` by arrival.")
