@@ -56,16 +56,20 @@ def vllm_args(options: argparse.Namespace) -> list[str]:
 
 
 def chosen_setups(options: argparse.Namespace) -> dict[str, Setup]:
-    """Return what is measured, by name; those with the plugin once for each of the settings."""
+    """Return what is measured, by name; those with the plugin once for each of the settings.
+
+    Of several settings the names have the number, from 1.
+    """
     chosen: dict[str, Setup] = {}
     for name in options.setup:
         setup = SETUPS[name]
         if setup.args != PLUGIN or not options.settings:
             chosen[name] = setup
             continue
-        for text in options.settings:
+        for number, text in enumerate(options.settings, start=1):
             config = ("--additional-config", f'{{"headway": {text}}}')
-            chosen[f"{name} {text}"] = setup._replace(args=(*PLUGIN, *config))
+            label = name if len(options.settings) == 1 else f"{name} {number}"
+            chosen[label] = setup._replace(args=(*PLUGIN, *config))
     return chosen
 
 
@@ -198,6 +202,8 @@ def main() -> None:
             measure(runs, load, clock, watch=quietly, repeat=options.repeat, alternate=True)
         )
         console.print(table(report))
+        for number, text in enumerate(options.settings, start=1):
+            console.print(f"settings {number}: {text}")
         for line in ratios(report, list(setups)):
             console.print(line)
         for name, node in behind.items():
