@@ -181,10 +181,11 @@ def goodput_of(bench: Bench, scenario: str, loads: tuple[float, float]) -> Figur
         figures[f"{policy}: best chunk size"] = max(CHUNKS, key=by_chunk.__getitem__)
         highest[policy] = max(by_chunk.values())
     figures |= {f"{policy}: highest load": load for policy, load in highest.items()}
-    at_highest = bench.run(scenario, "headway", {"load": highest["headway"]})
-    figures["headway: bulk attained at its highest load"] = attained(at_highest, "bulk")
-    figures["over Sarathi, first come"] = highest["headway"] / highest["sarathi"]
-    figures["over Sarathi, earliest deadline"] = highest["headway"] / highest["sarathi-edf"]
+    if (load := highest["headway"]) > 0:
+        at_highest = bench.run(scenario, "headway", {"load": load})
+        figures["headway: bulk attained at its highest load"] = attained(at_highest, "bulk")
+    for policy, name in (("sarathi", "first come"), ("sarathi-edf", "earliest deadline")):
+        figures[f"over Sarathi, {name}"] = load / highest[policy] if highest[policy] else inf
     return figures
 
 
@@ -195,19 +196,20 @@ def highest_load(
     policy: str,
     settings: Mapping[str, object] = NO_SETTINGS,
 ) -> float:
-    """Return it by halving; 0 when the lowest does not hold."""
+    """Return it by halving between loads of which the higher one does not hold; 0 when none does.
+
+    A low load may hold less than a higher one: its steps are longer, and so are its spikes.
+    """
 
     def holds(load: float) -> bool:
         run = bench.run(scenario, policy, {"load": load, **settings})
         return attained(run, "critical") >= 0.99 and attained(run, "normal") >= 0.9
 
     low, high = loads
-    if not holds(low):
-        return 0.0
     for _ in range(HALVINGS):
         load = (low + high) / 2
         low, high = (load, high) if holds(load) else (low, load)
-    return low
+    return low if low > loads[0] or holds(low) else 0.0
 
 
 # -- 5 ------------------------------------------------------------------------------------------

@@ -25,9 +25,14 @@ class ConfigError(HeadwayError):
     """A setting is unknown, impossible or contradictory. `path` is the key, as `tiers[1].floor`."""
 
     def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{path}: {message}")
+        # Both, so that it can be pickled on its way from a process of a pool.
+        super().__init__(path, message)
         self.path = path
         self.message = message
+
+    def __str__(self) -> str:
+        """Return the key and what is wrong with it."""
+        return f"{self.path}: {self.message}"
 
 
 class ModelLoadError(HeadwayError):

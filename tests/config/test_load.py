@@ -1,5 +1,6 @@
 """Is every impossible configuration refused by its path, with what is allowed?"""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +235,8 @@ def test_least_efficiency_is_at_most_the_usual_one() -> None:
     assert config.engine.efficiency == 0.5
     with pytest.raises(ConfigError, match=r"engine\.efficiency"):
         load_config(None, {"engine.efficiency": 1.0})
+
+
+def test_an_error_comes_back_whole_from_another_process() -> None:
+    error = pickle.loads(pickle.dumps(ConfigError("tiers[1].floor", "must be below 1")))
+    assert (str(error), error.path) == ("tiers[1].floor: must be below 1", "tiers[1].floor")
