@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headway.clock import Clock
@@ -93,6 +93,8 @@ class Running:
     gateway: Gateway
     server: GatewayServer
     port: int
+    connections: list[Connection] = field(default_factory=list)
+    """All that were opened: closed at the latest with the gateway, also when a test fails."""
 
     @property
     def url(self) -> str:
@@ -113,7 +115,8 @@ class Running:
             fields += [("content-type", "application/json"), ("content-length", str(len(body)))]
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields)]
         writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b""))
-        return Connection(reader, writer)
+        self.connections.append(Connection(reader, writer))
+        return self.connections[-1]
 
     async def send(
         self,
@@ -150,6 +153,10 @@ class Running:
     def queued(self) -> int:
         """Return how many requests wait in the gateway."""
         return len(self.gateway.controller.dispatcher)
+
+    def queued_of(self, rank: int) -> int:
+        """Return how many requests of a tier wait in the gateway."""
+        return self.gateway.controller.dispatcher.queue_depth(rank)
 
     async def probe(self) -> None:
         """Probe every node once."""
@@ -239,6 +246,8 @@ async def gateway_before(
         yield running
         await assert_idle(running, nodes)
     finally:
+        for connection in running.connections:
+            connection.leave()
         server.should_exit = True
         await task
         await gateway.stop()
