@@ -64,6 +64,7 @@ def test_a_last_event_without_a_blank_line_is_given() -> None:
         (b"event: e\ndata: x\n\n", [b"x"]),
         (b"database: x\n\n", []),
         (b"\xef\xbb\xbfdata: x\n\n", [b"x"]),
+        (b"\n\xef\xbb\xbfdata: x\n\n", []),
         (b"\n\n\ndata: x\n\n\n\n", [b"x"]),
         (b"data: x\r\r\ndata: y\r\n\r", [b"x", b"y"]),
         (b"", []),

@@ -48,6 +48,7 @@ class SSEParser:
                 self._take_line(line)
             elif self._data:
                 events.append(self._take_event())
+            self._started = True
         if self._size + len(self._rest) > self._max:
             raise EventTooLargeError(f"an event of more than {self._max} bytes")
         return events
@@ -85,7 +86,6 @@ class SSEParser:
 
     def _take_line(self, line: bytes) -> None:
         if not self._started:
-            self._started = True
             line = line.removeprefix(b"\xef\xbb\xbf")
         name, _, value = line.partition(b":")
         if name != b"data":
