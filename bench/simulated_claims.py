@@ -196,7 +196,7 @@ def highest_load(
     policy: str,
     settings: Mapping[str, object] = NO_SETTINGS,
 ) -> float:
-    """Return it by halving between loads of which the higher one does not hold; 0 when none does.
+    """Return it by halving; the higher of `loads` is taken not to hold. 0 when none tried does.
 
     A low load may hold less than a higher one: its steps are longer, and so are its spikes.
     """

@@ -57,7 +57,7 @@ def test_a_late_stream_does_not_shrink_steps_to_nothing() -> None:
     assert tokens(step) == {"c": 1, "b": 19}
 
 
-CALM = TierLimits(target=LatencyTarget(tpot_s=0.04))
+PACED = TierLimits(target=LatencyTarget(tpot_s=0.04))
 LATE = decode("s", 0, 1)._replace(due_s=-5.0)
 
 
@@ -75,16 +75,16 @@ def test_a_late_stream_leaves_time_to_prompts_of_its_own_tier(
 
 def test_a_late_stream_leaves_other_tiers_no_more_than_before() -> None:
     """Bulk has only what the machine needs, whether a critical prompt cannot begin or not."""
-    limits = StepLimits(2, 64, (CALM, TierLimits(), TierLimits()), min_step_s=0.02)
+    limits = StepLimits(2, 64, (PACED, TierLimits(), TierLimits()), min_step_s=0.02)
     bulk = Resident("b", 2, 2, 400, 0, 400, busy=True)
     alone = plan([LATE, bulk], [], limits=limits, cost=PER_TOKEN)
     blocked = plan([LATE, bulk], [waits("c", 0, 9, 60)], limits=limits, cost=PER_TOKEN)
     assert tokens(alone) == tokens(blocked) == {"s": 1, "b": 19}
 
 
-def test_normal_prompts_beside_late_normal_streams_leave_nothing_to_bulk() -> None:
-    """Bulk does not gain by what normal's prompts may use."""
-    tiers = (TierLimits(), CALM, TierLimits())
+def test_bulk_does_not_gain_by_what_late_streams_leave_to_prompts_of_their_tier() -> None:
+    """Normal's prompt is short; the rest of its time is not bulk's."""
+    tiers = (TierLimits(), PACED, TierLimits())
     limits = StepLimits(32, 64, tiers, min_step_s=0.02)
     late = LATE._replace(rank=1)
     step = plan([late], [waits("n", 1, 9, 5), waits("b", 2, 10, 60)], limits=limits, cost=PER_TOKEN)

@@ -1,9 +1,10 @@
 """Is a failing or full engine told to its callers, and never hidden? (C7, I0)"""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import openai
 import pytest
@@ -78,7 +79,20 @@ def _let_in(one: Stage, num_sequences: int) -> None:
     one.until(are_in)
 
 
-def _check_answered(open_ones: Sequence[socket.socket]) -> None:
+@contextmanager
+def _short_queue(max_num_seqs: int = 256, num_blocks: int = 512) -> Iterator[Stage]:
+    """Serve with a queue of two, and no step that is not given."""
+    with stage(
+        runner=GatedRunner(num_blocks=num_blocks),
+        engine={"max_num_seqs": max_num_seqs},
+        server={"max_num_queued_reqs": 2},
+    ) as one:
+        one.runner.close_gate()
+        yield one
+
+
+def _check_answered(one: Stage, open_ones: Sequence[socket.socket]) -> None:
+    one.runner.open_gate()
     for connection in open_ones:
         with connection:
             assert connection.recv(12) == b"HTTP/1.1 200"
@@ -96,9 +110,7 @@ def _fill_memory(one: Stage) -> list[socket.socket]:
 
 
 def test_a_full_queue_is_503_with_a_time_to_retry() -> None:
-    settings: dict[str, Any] = {"engine": {"max_num_seqs": 1}, "server": {"max_num_queued_reqs": 2}}
-    with stage(**settings) as one:
-        one.runner.close_gate()
+    with _short_queue(max_num_seqs=1) as one:
         open_ones = [one.connect(LONG) for _ in range(3)]
         _let_in(one, 3)
         answer = one.chat(max_tokens=2)
@@ -107,37 +119,28 @@ def test_a_full_queue_is_503_with_a_time_to_retry() -> None:
         assert int(answer.headers["retry-after-ms"]) >= 1
         assert one.metric("vllm:admission_rejections_total", reason="max_num_queued_reqs") == 1
         assert one.get("/health").status == 200
-        one.runner.open_gate()
-        _check_answered(open_ones)
+        _check_answered(one, open_ones)
 
 
 def test_where_memory_is_short_those_that_a_step_left_waiting_fill_the_queue() -> None:
-    settings: dict[str, Any] = {"server": {"max_num_queued_reqs": 2}}
-    with stage(runner=GatedRunner(num_blocks=16), **settings) as one:
-        one.runner.close_gate()
+    with _short_queue(num_blocks=16) as one:
         open_ones = _fill_memory(one)
         assert one.chat(max_tokens=2).status == 503
-        one.runner.open_gate()
-        _check_answered(open_ones)
+        _check_answered(one, open_ones)
 
 
 def test_siblings_of_one_request_do_not_fill_the_queue() -> None:
-    settings: dict[str, Any] = {"engine": {"max_num_seqs": 8}, "server": {"max_num_queued_reqs": 2}}
-    with stage(**settings) as one:
-        one.runner.close_gate()
+    with _short_queue(max_num_seqs=8) as one:
         open_ones = [one.connect({**LONG, "n": 6})]
         one.runner.wait_for_step()
         assert sum(one.engine.stats().num_waiting) >= 2
         open_ones.append(one.connect(LONG))
         _let_in(one, 7)
-        one.runner.open_gate()
-        _check_answered(open_ones)
+        _check_answered(one, open_ones)
 
 
 def test_those_that_left_do_not_fill_the_queue() -> None:
-    settings: dict[str, Any] = {"server": {"max_num_queued_reqs": 2}}
-    with stage(runner=GatedRunner(num_blocks=16), **settings) as one:
-        one.runner.close_gate()
+    with _short_queue(num_blocks=16) as one:
         open_ones = _fill_memory(one)
         for connection in open_ones:
             reset(connection)
@@ -148,9 +151,7 @@ def test_those_that_left_do_not_fill_the_queue() -> None:
 
 
 def test_who_finds_a_seat_in_the_next_step_does_not_fill_the_queue() -> None:
-    settings: dict[str, Any] = {"engine": {"max_num_seqs": 8}, "server": {"max_num_queued_reqs": 2}}
-    with stage(**settings) as one:
-        one.runner.close_gate()
+    with _short_queue(max_num_seqs=8) as one:
         open_ones = [one.connect(LONG)]
         one.runner.wait_for_step()
         open_ones += [one.connect(LONG) for _ in range(4)]
@@ -159,8 +160,7 @@ def test_who_finds_a_seat_in_the_next_step_does_not_fill_the_queue() -> None:
         open_ones += [one.connect(LONG) for _ in range(5)]
         _let_in(one, 10)
         assert one.chat(max_tokens=2).status == 503
-        one.runner.open_gate()
-        _check_answered(open_ones)
+        _check_answered(one, open_ones)
 
 
 class BrokenNumbers(AsyncEngine):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from math import ceil, inf
 
-from headway.core.due import paced_s
+from headway.core.due import itl_target_s
 from headway.core.predictor import StepCoefficients
 from headway.core.step import Resident, StepInput, StepLimits
 
@@ -61,7 +61,7 @@ class StepBudget:
             for begun, waiting in zip(prefills, step.waiting, strict=True)
         ]
         self._begun = [sum(r.num_left for r in of_tier) for of_tier in prefills]
-        self._times_s = [inf] * len(limits.tiers)
+        self._times_s = [inf] * len(limits.tiers)  # what the step may take, for each tier
         if timed:
             self._bound_time(step, limits, decodes)
         self.total_s = max(self._times_s)
@@ -99,7 +99,7 @@ class StepBudget:
         for rank, tier in enumerate(limits.tiers):
             others_s = min(due_s[:rank] + due_s[rank + 1 :], default=inf)
             paced = self._has_prompt[rank] and tier.target.is_paced
-            own_s = max(due_s[rank], CATCH_UP * paced_s(tier.target)) if paced else due_s[rank]
+            own_s = max(due_s[rank], CATCH_UP * itl_target_s(tier.target)) if paced else due_s[rank]
             bound_s = max(min(own_s, others_s) / step.safety, limits.min_step_s)
             self._times_s[rank] = min(recent_s, bound_s)
 

@@ -12,8 +12,11 @@ RELEGATED_AFTER = 1.0
 longest gap still counts."""
 
 
-def paced_s(target: LatencyTarget) -> float:
-    """Return how long after a token the next one of a stream that is on time is due, at most."""
+def itl_target_s(target: LatencyTarget) -> float:
+    """Return how long after a token the next one of a stream that is on time is due, at most.
+
+    Infinite without a target for either.
+    """
     tpot_s = inf if target.tpot_s is None else target.tpot_s
     return tpot_s if target.gap_s is None else min(tpot_s, GAP_SHARE * target.gap_s)
 
