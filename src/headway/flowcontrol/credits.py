@@ -64,13 +64,19 @@ def free_credits(
     overcommit = ceilings[0] - limit if ceilings[0] > limit else 0
     free: list[int] = []
     room = limit + overcommit
-    lower, lower_kept = sum(inflight), sum(kept)
+    lower = sum(inflight)
+    yielding = lower - sum(kept)
     tightest = limit - lower
+    # Compared by hand: `min` and `max` would take two thirds of the time, twice for each request.
     for own, ceiling, own_kept in zip(inflight, ceilings, kept, strict=True):
-        tightest = min(tightest, ceiling - lower)
+        if ceiling - lower < tightest:
+            tightest = ceiling - lower
+        lacking = own_kept - own
         lower -= own
-        lower_kept -= own_kept
-        extra = min(overcommit, max(0, lower - lower_kept))
-        room = min(room, tightest + extra)
-        free.append(max(0, room, own_kept - own))
+        yielding += lacking
+        extra = overcommit if yielding > overcommit else yielding if yielding > 0 else 0
+        if tightest + extra < room:
+            room = tightest + extra
+        most = room if room > lacking else lacking
+        free.append(most if most > 0 else 0)
     return free
