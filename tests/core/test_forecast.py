@@ -1,5 +1,7 @@
 """Do estimates for one request read the correction that outcomes of its kind have trained?"""
 
+from math import inf
+
 import pytest
 
 from headway.core.backlog import QueuedRequest
@@ -72,7 +74,7 @@ def p50_s(forecast: Forecaster, entry: QueuedRequest) -> float:
 def test_integrity_is_that_every_estimate_counts_once(
     forecast: Forecaster,
 ) -> None:
-    model = ((1.0, 1.0),)
+    model = (1.0, 1.0, inf, 0.0)
     forecast.tell("other", BULK, model, 1.0, SETTLED_S)
     forecast.check_integrity()
     forecast.tell("other", BULK, model, 1.0, SETTLED_S)
@@ -81,7 +83,7 @@ def test_integrity_is_that_every_estimate_counts_once(
 
 
 def test_integrity_is_that_every_estimate_is_of_one_that_waits(forecast: Forecaster) -> None:
-    forecast.tell("nobody", BULK, ((1.0, 1.0),), 1.0, SETTLED_S)
+    forecast.tell("nobody", BULK, (1.0, 1.0, inf, 0.0), 1.0, SETTLED_S)
     with pytest.raises(AssertionError, match="left over"):
         forecast.check_integrity()
 

@@ -5,8 +5,7 @@ within the p50 and nine in ten within the p90, whatever the model (`wait.py`) le
 """
 
 from bisect import bisect_left
-from itertools import chain
-from math import exp, inf
+from math import exp
 
 from headway.core.rates import MovingRate
 from headway.core.wait import Model, WaitEstimate
@@ -43,10 +42,11 @@ class _Correction:
 
     def apply(self, model: Model) -> WaitEstimate:
         """Return the corrected estimate."""
-        p50_s = p90_s = inf
-        for mean_s, one_spread in model:
-            p50_s = min(p50_s, mean_s)
-            p90_s = min(p90_s, mean_s * (1 + self._widening * one_spread))
+        mean_s, spread, floor_mean_s, floor_spread = model
+        p50_s = mean_s if mean_s < floor_mean_s else floor_mean_s
+        p90_s = mean_s * (1 + self._widening * spread)
+        by_floor_s = floor_mean_s * (1 + self._widening * floor_spread)
+        p90_s = p90_s if p90_s < by_floor_s else by_floor_s
         return WaitEstimate(self._factor * p50_s, self._factor * p90_s)
 
     def tell(self) -> int:
@@ -103,10 +103,9 @@ class WaitCounts:
         self.within_p90 = [0] * num_ranks
 
 
-_Told = tuple[int, bool, int, float, float, *tuple[float, ...]]
+_Told = tuple[int, bool, int, float, float, Model]
 """Rank, whether others of its flow waited, the number of its estimate, since when it waits, the p90
-that it was told, and the model's numbers: one tuple of them for each waiting request, so that the
-garbage collector has the less to visit."""
+that it was told, and from what."""
 
 
 class WaitEstimator:
@@ -155,7 +154,7 @@ class WaitEstimator:
     ) -> None:
         """Keep what a request was told until its wait is over."""
         number = self._corrections[rank][behind].tell()
-        self._told[request_id] = (rank, behind, number, now, p90_s, *chain.from_iterable(model))
+        self._told[request_id] = (rank, behind, number, now, p90_s, model)
 
     def served(self, request_id: str, now: float) -> None:
         """The wait is over: the request leaves for a node."""
@@ -169,12 +168,11 @@ class WaitEstimator:
         told = self._told.pop(request_id, None)
         if told is None:
             return
-        rank, behind, number, since, p90_s = told[:5]
+        rank, behind, number, since, p90_s, model = told
         correction, kept = self._corrections[rank][behind], now - since <= p90_s
         correction.num_open -= 1
         if judge_early or not kept:
-            numbers, together = told[5:], correction.most_open_since(number)
-            model = tuple(zip(numbers[::2], numbers[1::2], strict=True))
+            together = correction.most_open_since(number)
             self.counts.judged[rank] += 1
             self.counts.within_p90[rank] += kept
             correction.learn(model, now - since, kept=kept, num_together=together)

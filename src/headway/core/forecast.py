@@ -10,7 +10,8 @@ from headway.core.wait import Model, WaitEstimate, model_wait
 from headway.core.waiting import Waiting
 
 Told = tuple[Model | None, WaitEstimate | None, bool]
-"""From what, and how long a request would wait, None if unknown; whether others of its flow do."""
+"""From what, None if from nothing, and how long a request would wait, None if unknown; whether
+others of its flow do."""
 
 
 class Forecaster(WaitEstimator):
@@ -27,7 +28,7 @@ class Forecaster(WaitEstimator):
         """Return how long `entry` would wait if it arrived now."""
         index = self._waiting.index(entry)
         if self.free[index] > 0 and not any(self._waiting.backlogged[: index + 1]):
-            return (), NO_WAIT, False
+            return None, NO_WAIT, False
         own = self._waiting.lanes[index].cost_ahead(entry)
         model = self._model(index, own, now)
         behind = own > 0
@@ -46,7 +47,7 @@ class Forecaster(WaitEstimator):
     def joined(self, entry: QueuedRequest, told: Told, now: float) -> None:
         """Note that `entry` joins the queue, and what it was told: what `wait` returned."""
         model, wait, behind = told
-        if model and wait is not None:
+        if model is not None and wait is not None:
             self.tell(entry.request_id, entry.rank, model, wait.p90_s, now, behind=behind)
         self.arrived(entry.rank, entry.cost, now)
 

@@ -17,6 +17,9 @@ BEHIND = 1.0
 MAX_PREFIXES = 65_536
 """The least recently used ones beyond are forgotten."""
 
+Place = tuple[float, int]
+"""How far a node is from what a rank prefers, and its number."""
+
 
 class Router:
     """The credits of all nodes, in order of load. Nodes are numbered by the caller.
@@ -28,11 +31,11 @@ class Router:
     def __init__(self, num_tiers: int) -> None:
         self.free: list[int] = [0] * num_tiers
         self._ranks = range(num_tiers)
-        # By rank, the nodes that have room: (how far from what the rank prefers, node). That is
-        # one of two keys of a node: of the most urgent rank, and of every other.
-        self._lines: list[list[tuple[float, int]]] = [[] for _ in self._ranks]
-        self._nothing = ((0,) * num_tiers, (0.0, 0.0))
-        self._nodes: dict[int, tuple[tuple[int, ...], tuple[float, float]]] = {}
+        self._lines: list[list[Place]] = [[] for _ in self._ranks]
+        """By rank, the nodes that have room."""
+        self._nothing = ((0,) * num_tiers, ((0.0, 0), (0.0, 0)))
+        # By node, what it takes and its two places: for the most urgent rank and for every other.
+        self._nodes: dict[int, tuple[tuple[int, ...], tuple[Place, Place]]] = {}
         self._homes: OrderedDict[str, int] = OrderedDict()
 
     def update(
@@ -49,8 +52,9 @@ class Router:
         `urgent`: as much of it as the most urgent tier would notice there; None: all. `behind`:
         what else it got would have to wait there for its first step.
         """
-        free_before, keys_before = self._nodes.get(node, self._nothing)
-        keys = (load if urgent is None else urgent, BEHIND + load if behind else -load)
+        free_before, before = self._nodes.get(node, self._nothing)
+        key = load if urgent is None else urgent
+        places = (key, node), (BEHIND + load if behind else -load, node)
         for rank in self._ranks:
             had, has = free_before[rank], free[rank]
             if had == has == 0:
@@ -58,10 +62,10 @@ class Router:
             self.free[rank] += has - had
             line = self._lines[rank]
             if had > 0:
-                del line[bisect_left(line, (keys_before[rank > 0], node))]
+                del line[bisect_left(line, before[rank > 0])]
             if has > 0:
-                insort(line, (keys[rank > 0], node))
-        self._nodes[node] = (tuple(free), keys)
+                insort(line, places[rank > 0])
+        self._nodes[node] = (tuple(free), places)
 
     def choose(
         self, rank: int, avoid: Collection[int] = (), prefix: str | None = None
@@ -78,8 +82,8 @@ class Router:
             best = next((entry for entry in line if entry[1] not in avoid), best)
         home = None if prefix is None else self._homes.get(prefix)
         if home is not None and home not in avoid:
-            free, keys = self._nodes[home]
-            if free[rank] > 0 and keys[rank > 0] - best[0] <= AFFINITY_QUANTUM:
+            free, places = self._nodes[home]
+            if free[rank] > 0 and places[rank > 0][0] - best[0] <= AFFINITY_QUANTUM:
                 return home
         return best[1]
 
@@ -99,7 +103,7 @@ class Router:
         """Raise AssertionError naming what is off. Linear; for tests."""
         for rank in self._ranks:
             nodes = self._nodes.items()
-            expected = [(keys[rank > 0], n) for n, (free, keys) in nodes if free[rank]]
+            expected = [places[rank > 0] for _, (free, places) in nodes if free[rank]]
             assert self._lines[rank] == sorted(expected), f"rank {rank} is out of order"
             total = sum(free[rank] for free, _ in self._nodes.values())
             assert self.free[rank] == total, f"credits of rank {rank} have drifted"

@@ -5,7 +5,7 @@ number of requests ahead (central limit theorem, as in QLM). What experience mak
 in `calibration.py`.
 """
 
-from math import sqrt
+from math import inf, sqrt
 from typing import NamedTuple
 
 from headway.core.drain import DrainRate
@@ -25,12 +25,11 @@ class WaitEstimate(NamedTuple):
     p90_s: float
 
 
-Way = tuple[float, float]
-"""One way in which a request may come to be served: mean wait in seconds, relative spread."""
-Model = tuple[Way, ...]
-"""The estimate before correction: whichever way is sooner; empty for what leaves at once.
+Model = tuple[float, float, float, float]
+"""The estimate before correction: mean wait in seconds and its relative spread, by priority and
+by the floor of the tier; whichever is sooner counts. Without a floor that way takes for ever.
 
-Plain tuples: one is kept for each waiting request, and the garbage collector need not visit them.
+A plain tuple: one is kept for each waiting request, and the garbage collector need not visit it.
 """
 
 
@@ -57,13 +56,12 @@ def model_wait(
     if rate is None:
         return None
     left = max(MIN_SHARE * rate, (1 - floors_below) * rate - arrivals_above)
-    by_priority = _way(above + own, left, drain)
-    if floor <= 0:
-        return (by_priority,)
-    return (by_priority, _way(own, floor * rate, drain))
+    mean_s, spread = _way(above + own, left, drain)
+    floor_mean_s, floor_spread = (inf, 0.0) if floor <= 0 else _way(own, floor * rate, drain)
+    return mean_s, spread, floor_mean_s, floor_spread
 
 
-def _way(cost: float, rate: float, drain: DrainRate) -> Way:
+def _way(cost: float, rate: float, drain: DrainRate) -> tuple[float, float]:
     mean_cost = drain.mean_cost
     num_ahead = 1.0 + (cost / mean_cost if mean_cost > 0 else 0.0)
     variance = COMMON_VARIANCE + drain.relative_variance / num_ahead

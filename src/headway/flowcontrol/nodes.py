@@ -71,18 +71,15 @@ class Node:
         """How many requests it takes."""
         return self.limiter.limit
 
-    @property
-    def load(self) -> float:
-        """Requests in flight as a share of the limit."""
-        return sum(self._inflight) / self.limiter.limit
+    def loads(self) -> tuple[float, float]:
+        """Return the requests in flight as a share of the limit: all, and what urgent ones notice.
 
-    @property
-    def urgent_load(self) -> float:
-        """As much of the load as the most urgent tier notices.
-
-        At a node that plans by tier only its own requests, and of equal nodes the less loaded.
+        At a node that plans by tier the most urgent tier notices only its own requests, and of
+        equal nodes the less loaded.
         """
-        return (self._inflight[0] + self.load) / self.limit if self._preempts else self.load
+        limit = self.limiter.limit
+        load = sum(self._inflight) / limit
+        return load, (self._inflight[0] + load) / limit if self._preempts else load
 
     def began(self, rank: int) -> None:
         """One request more is in flight."""
@@ -313,8 +310,9 @@ class NodePool:
 
     def _refresh(self, node: Node) -> None:
         free = [0] * len(self._tiers) if node in self._held else node.free()
-        number, urgent = self._numbers[node.name], node.urgent_load
-        self._router.update(number, free, node.load, urgent=urgent, behind=node.behind)
+        load, urgent = node.loads()
+        number = self._numbers[node.name]
+        self._router.update(number, free, load, urgent=urgent, behind=node.behind)
 
 
 def _nothing() -> None:
