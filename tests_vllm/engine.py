@@ -52,6 +52,7 @@ class Engine:
     max_num_batched_tokens: int = 64
     num_blocks: int = 200
     caching: bool = True
+    chunking: bool = True
     depth: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -64,7 +65,7 @@ class Engine:
                 max_num_seqs=self.max_num_seqs,
                 max_num_batched_tokens=self.max_num_batched_tokens,
                 max_model_len=1024,
-                enable_chunked_prefill=True,
+                enable_chunked_prefill=self.chunking,
                 is_encoder_decoder=False,
                 policy=self.policy,
             ),

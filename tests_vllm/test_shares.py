@@ -18,6 +18,7 @@ from tests_vllm.flood import TimedScheduler, VirtualTime, step_s
 
 MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = 32, 2048
 NUM_STEPS, WARMUP = 1500, 100
+LONGEST_PROMPT = 400
 
 
 class Caller(NamedTuple):
@@ -31,14 +32,23 @@ class Caller(NamedTuple):
 class Loop:
     """Callers in a closed loop; `served` is the cost of each step by caller."""
 
-    def __init__(self, model: str, cls: Any, callers: Sequence[tuple[Caller, int]]) -> None:
+    def __init__(
+        self,
+        model: str,
+        cls: Any,
+        callers: Sequence[tuple[Caller, int]],
+        *,
+        chunking: bool = True,
+        max_num_seqs: int = MAX_NUM_SEQS,
+    ) -> None:
         VirtualTime.now = 0.0
         self.engine = Engine(
             model,
             cls=cls,
-            max_num_seqs=MAX_NUM_SEQS,
+            max_num_seqs=max_num_seqs,
             max_num_batched_tokens=MAX_NUM_BATCHED_TOKENS,
             num_blocks=2000,
+            chunking=chunking,
         )
         self.served: list[Counter[Caller]] = []
         self._rng = random.Random(1)
@@ -50,7 +60,7 @@ class Loop:
 
     def _ask(self, caller: Caller) -> None:
         self._counter += 1
-        name, prompt = f"r{self._counter}", self._rng.randrange(50, 400)
+        name, prompt = f"r{self._counter}", self._rng.randrange(50, LONGEST_PROMPT)
         self._asked[name] = caller, prompt
         self.engine.add(
             name,
@@ -105,6 +115,23 @@ def test_g1_no_window_is_further_behind_a_floor_than_stated(
     most_in_a_step = max(sum(costs.values()) for costs in served)
     bound = 0.05 * MAX_NUM_BATCHED_TOKENS + 2 * max(floors) * most_in_a_step
     assert most_missing(floors[rank], served, priority) <= bound
+
+
+@pytest.mark.parametrize(("priority", "rank"), [(NORMAL, 1), (BULK, 2)])
+def test_g1_without_chunking_floors_save_up_for_whole_prompts(
+    model: str, priority: int, rank: int
+) -> None:
+    """U has the longest prompt besides. There are slots for all; critical keeps the rest."""
+    loop = Loop(model, TimedScheduler, FLOODED, chunking=False, max_num_seqs=4 * MAX_NUM_SEQS)
+    loop.run(NUM_STEPS)
+    served = loop.served[WARMUP:]
+    floors = [tier.floor for tier in Tiers().all]
+    most_in_a_step = max(sum(costs.values()) for costs in served)
+    bound = 0.05 * MAX_NUM_BATCHED_TOKENS + LONGEST_PROMPT + 2 * max(floors) * most_in_a_step
+    assert most_missing(floors[rank], served, priority) <= bound
+    total = sum(sum(costs.values()) for costs in served)
+    critical = sum(costs[caller] for costs in served for caller in costs if caller.priority < 0)
+    assert critical > 0.75 * total
 
 
 def test_g1_stock_starves_bulk(model: str) -> None:

@@ -123,6 +123,15 @@ def test_g1_what_was_owed_outlasts_a_step_in_which_all_were_served() -> None:
     assert ledger.deficits[1] == 0.0
 
 
+def test_a_claim_grows_to_the_most_that_is_counted() -> None:
+    ledger = FloorLedger((0.0, 0.1), quantum=1.0, most=50.0)
+    for _ in range(100):
+        ledger.settle((100.0, 0.0), (True, True))
+    assert ledger.deficits[1] == 50.0
+    ledger.settle((0.0, 40.0), (True, True))
+    assert ledger.deficits[1] == pytest.approx(14.0)
+
+
 FLAGS = st.lists(st.booleans(), min_size=3, max_size=3)
 
 

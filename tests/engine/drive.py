@@ -33,6 +33,8 @@ class Machine:
     """By what steps are budgeted in time; None: they are not."""
     learns: bool = True
     """Whether the scheduler is told how long steps took."""
+    chunks: bool = True
+    """Whether it computes a prompt in parts."""
 
 
 TIMELESS = Machine(StepCoefficients(0.0))
@@ -54,7 +56,7 @@ class Drive:
         max_preemptions: int = 3,
         fcfs: bool = False,
     ) -> None:
-        limits = StepLimits(slots, budget, tiers)
+        limits = StepLimits(slots, budget, tiers, enable_chunked_prefill=machine.chunks)
         self.kv = KVCache(num_blocks, 16, enable_prefix_caching=caching)
         self.stats = EngineStats(max_num_seqs=slots, num_blocks=num_blocks, block_size=16)
         self.scheduler = Scheduler(

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from headway.core.predictor import StepCoefficients
 from headway.core.preemption import MAX_REST_S, REST_S
 from headway.core.request import RequestState
@@ -10,7 +12,10 @@ from headway.core.tier_books import FLOOR_QUANTUM
 from headway.engine.request import FinishReason
 from headway.engine.runner import StepResult
 from headway.engine.sequence import Sequence
+from tests.core.windows import Rise
 from tests.engine.drive import BUDGET, Drive, Machine
+
+WHOLE_PROMPTS = Machine(StepCoefficients(0.0), chunks=False)
 
 
 def test_g1_each_floor_is_kept_in_every_window() -> None:
@@ -32,6 +37,34 @@ def test_g1_each_floor_is_kept_in_every_window() -> None:
     for _ in range(100):
         for rank in range(2):
             without.keep_waiting(rank, 64, 1)
+        without.step()
+    assert sum(served[1] for served in without.service) == 0
+
+
+@pytest.mark.parametrize("floors", [(0.0, 0.15, 0.05), (0.0, 0.3, 0.2), (0.0, 0.6, 0.3)])
+@pytest.mark.parametrize("sizes", [(100, 100, 100), (250, 250, 250), (200, 200, 40)])
+def test_g1_without_chunking_a_floor_saves_up_for_whole_prompts(
+    floors: tuple[float, ...], sizes: tuple[int, ...]
+) -> None:
+    """G1 with the prompt that it saves up for: U = q + c + 2 * rho_max * s."""
+    budget = 256
+    tiers = tuple(TierLimits(floor=floor) for floor in floors)
+    drive = Drive(tiers, budget=budget, machine=WHOLE_PROMPTS)
+    for _ in range(1500):
+        for rank in range(3):
+            drive.keep_waiting(rank, sizes[rank], 8)
+        drive.step()
+    largest = max(map(sum, drive.service))
+    for rank in (1, 2):
+        bound = FLOOR_QUANTUM * budget + sizes[rank] + 2 * max(floors) * largest + 2
+        debt = Rise()
+        for served in drive.service:
+            debt.add(floors[rank] * sum(served) - served[rank])
+        assert debt.most <= bound
+    without = Drive((TierLimits(), TierLimits()), budget=budget, machine=WHOLE_PROMPTS)
+    for _ in range(100):
+        for rank in range(2):
+            without.keep_waiting(rank, 250, 1)
         without.step()
     assert sum(served[1] for served in without.service) == 0
 

@@ -133,7 +133,10 @@ class EngineConfig(Section, frozen=True, kw_only=True):
     ] = True
     enable_chunked_prefill: Annotated[
         bool,
-        Meta(description="Spread a long prompt over several iterations. Floors are kept only so."),
+        Meta(
+            description="Spread a long prompt over several iterations; off: floors save up for "
+            "whole ones."
+        ),
     ] = True
     scheduling_policy: Annotated[
         Policy, Meta(description="Order of each iteration: `qos` by tier, `fcfs` by arrival.")

@@ -6,22 +6,34 @@ what is left goes to those cut short. Compute pressure parks, which loses nothin
 slots or blocks preempts (`preemption.py`).
 """
 
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 
 from headway.core.budget import StepBudget
 from headway.core.draft import Draft, admitted
-from headway.core.step import Candidate, Item, Resident, StepInput, StepLimits, StepPlan, Wait
+from headway.core.overtaking import Overtaking
+from headway.core.step import (
+    Candidate,
+    Item,
+    Match,
+    Resident,
+    StepInput,
+    StepLimits,
+    StepPlan,
+    Wait,
+)
+from headway.core.whole_prompt import paid_by_floors
 
 
 def plan_step(step: StepInput, limits: StepLimits) -> StepPlan:
     """Return what to preempt, admit and compute. Asks `step.memory`, changes nothing.
 
     1. Tokens stay within `max_num_batched_tokens`, slots within `max_num_seqs`, blocks within what
-       is available; only a whole prompt (chunking off) may exceed the tokens, as the only prefill.
+       is available; only a whole prompt (chunking off) may exceed the tokens, beside floors.
     2. (G2) The first candidate of the most urgent tier is in the plan, unless its own tier, a
-       protected resident or an overdue floor holds the slot or the blocks that it needs. A floor
-       that is overdue and does not fit is left room for; tiers between the two wait.
+       protected resident or an overdue floor holds the slot or the blocks that it needs, or a floor
+       has saved up for a whole prompt. A floor that is overdue and does not fit is left room for.
     3. (G4) Victims are as in `preemption.py`; none of them is in the plan.
     4. (G6) The plan is empty only if there is neither a resident nor a candidate.
     5. Decodes and prefills that were parked longest go first in their tier.
@@ -44,11 +56,9 @@ class _Planner:
         by_rank = [[*both] for both in map(chain, self._decodes, self._prefills)]
         self.draft = Draft(step, limits, self.budget, by_rank)
         self._limits, self._ranks = limits, ranks
-        self._waiting, self._owed = step.waiting, step.owed
-        self._blocked: dict[str, Candidate] = {}
-        self._admitted = [0] * len(limits.tiers)
-        self._held_from = len(limits.tiers)
-        self._overdue: list[Candidate] = []
+        self._step, self._waiting, self._owed = step, step.waiting, step.owed
+        self._overtaking = Overtaking(limits, step.owed)
+        self._overdue: Sequence[Candidate] = ()
         self._halved: set[int] = set()
         self._prefilled = False
 
@@ -57,10 +67,11 @@ class _Planner:
             self._serve_decodes(rank, only_due=self.budget.waits_for_prompts(rank))
         for rank in self._owed:
             self._admit(rank, overdue=True)
-            if self._held_from <= rank:
-                # Nobody is admitted who would be in the way of those that do not fit.
-                self._overdue = [c for c in self._blocked.values() if self._is_exhausted(c)]
-                self._held_from = min(1, *(c.rank for c in self._overdue))
+            if self._overtaking.held_from <= rank:
+                self._overdue = self._overtaking.hold_for_exhausted()
+        for candidate, match in paid_by_floors(self._step, self._limits, self.draft):
+            if candidate.rank < self._overtaking.held_from:
+                self._admit_on(candidate, match, candidate.num_tokens - match.num_tokens)
         for rank in self._ranks:
             self._serve_decodes(rank)
             self._serve_prefills(rank)
@@ -72,10 +83,7 @@ class _Planner:
         if not self.draft.items and self.draft.residents:
             oldest = min(self.draft.residents.values(), key=attrgetter("rank", "arrival"))
             self.draft.compute(oldest, 1, 0.0, by_force=True)
-        for resident in chain(*self._decodes, *self._prefills):
-            if resident.sequence_id in self.draft.residents:
-                self.draft.waits.setdefault(resident.sequence_id, Wait.TOKENS)
-        return self.draft.finish()
+        return self.draft.finish(self._overtaking.counts)
 
     # -- residents ------------------------------------------------------------------------------
 
@@ -140,28 +148,24 @@ class _Planner:
 
     # -- candidates -----------------------------------------------------------------------------
 
-    def _is_exhausted(self, candidate: Candidate) -> bool:
-        now = self.draft.overtaken[candidate.sequence_id]
-        return candidate.overtaken + now >= self._limits.max_overtakes
-
     def _admit(self, rank: int, *, overdue: bool = False) -> None:
         """Admit candidates of a tier while there is room, looking past a few that do not fit.
 
         Only the `overdue` go before more urgent tiers, and then within the floor of theirs.
         """
-        looked_past = 0
-        for candidate in self._waiting[rank].in_order() if rank < self._held_from else ():
+        looked_past, overtaking = 0, self._overtaking
+        for candidate in self._waiting[rank].in_order() if rank < overtaking.held_from else ():
             if candidate.sequence_id in self.draft.items:
                 continue
-            if overdue and not self._is_exhausted(candidate):
+            if overdue and not overtaking.is_exhausted(candidate):
                 return
             wait = self._try_to_admit(candidate, overdue=overdue)
             if wait is not None:
                 self.draft.waits[candidate.sequence_id] = wait
                 looked_past += 1
-                self._note_blocked(candidate, wait)
+                overtaking.note_blocked(candidate, wait)
             out_of_room = wait in (Wait.TOKENS, Wait.SLOTS)
-            if out_of_room or looked_past >= self._limits.lookahead or rank >= self._held_from:
+            if out_of_room or looked_past >= self._limits.lookahead or rank >= overtaking.held_from:
                 return
 
     def _try_to_admit(self, candidate: Candidate, *, overdue: bool) -> Wait | None:
@@ -172,29 +176,17 @@ class _Planner:
         if rank == 0 and not all(self.draft.room.leaves_room(candidate, c) for c in self._overdue):
             return Wait.HELD
         match = self.draft.find_match(candidate)
-        more = len(self._waiting[rank]) - self._admitted[rank] > 1
+        more = len(self._waiting[rank]) - self._overtaking.admitted[rank] > 1
         num_left = candidate.num_tokens - match.num_tokens
         room = self.budget.for_prompt(rank, min(most, num_left), match.num_tokens, begun=False)
         num_tokens = self._chunk(rank, num_left, room, share=more and not overdue)
-        wait = self.draft.admit(candidate, match, num_tokens) if num_tokens else Wait.TOKENS
+        return self._admit_on(candidate, match, num_tokens) if num_tokens else Wait.TOKENS
+
+    def _admit_on(self, candidate: Candidate, match: Match, num_tokens: int) -> Wait | None:
+        """Plan the first tokens of a candidate after those matched; else return why not."""
+        wait = self.draft.admit(candidate, match, num_tokens)
         if wait is None:
             self._prefilled = True
-            self._prefills[rank].append(admitted(candidate, match))
-            self._admitted[rank] += 1
-            for ahead in self._blocked.values():
-                if ahead.rank <= rank:
-                    self._count_overtaken(ahead, 1)
+            self._prefills[candidate.rank].append(admitted(candidate, match))
+            self._overtaking.note_admitted(candidate.rank)
         return wait
-
-    def _note_blocked(self, candidate: Candidate, wait: Wait) -> None:
-        """Remember who does not fit. While a tier is owed, more urgent ones overtake it too."""
-        if wait in (Wait.TOKENS, Wait.HELD) or candidate.sequence_id in self._blocked:
-            return
-        self._blocked[candidate.sequence_id] = candidate
-        more_urgent = sum(self._admitted[: candidate.rank]) if candidate.rank in self._owed else 0
-        self._count_overtaken(candidate, more_urgent)
-
-    def _count_overtaken(self, candidate: Candidate, times: int) -> None:
-        self.draft.overtaken[candidate.sequence_id] += times
-        if self._is_exhausted(candidate):
-            self._held_from = min(self._held_from, candidate.rank)

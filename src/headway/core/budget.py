@@ -176,8 +176,9 @@ class StepBudget:
     # -- what was taken -------------------------------------------------------------------------
 
     def take(self, rank: int, num_tokens: int, seconds: float, *, prompt: bool = False) -> None:
-        """Spend tokens and their time; first what is kept for the tier's floor."""
-        self.left -= num_tokens
+        """Spend tokens and their time; first those of the tier's floor, never those of others."""
+        kept = min(self.left, sum(self._floors) - self._floors[rank])
+        self.left = max(self.left - num_tokens, kept)
         self._least -= num_tokens
         self._spent_s += seconds
         if self._floors[rank]:

@@ -43,20 +43,20 @@ class Draft:
         self.items: dict[str, Item] = {}
         self.preempted: list[str] = []
         self.waits: dict[str, Wait] = {}
-        self.overtaken: Counter[str] = Counter()
         self.room = Room(step, limits, by_rank)
         self._step, self._tiers, self._by_rank = step, limits.tiers, by_rank
         self._parents: set[str | None] = set()
 
-    def finish(self) -> StepPlan:
-        """Return the plan."""
+    def finish(self, overtaken: Counter[str]) -> StepPlan:
+        """Return the plan. A resident that is not in it waits for tokens if for nothing else."""
+        waits = dict.fromkeys(self.residents, Wait.TOKENS) | self.waits
         return StepPlan(
             items=tuple(self.items.values()),
             preempted=tuple(self.preempted),
             budget_s=self.budget.total_s,
             features=StepFeatures.of([(i.num_tokens, i.start) for i in self.items.values()]),
-            waits={i: wait for i, wait in self.waits.items() if i not in self.items},
-            overtaken=dict(+self.overtaken),
+            waits={i: wait for i, wait in waits.items() if i not in self.items},
+            overtaken=dict(+overtaken),
         )
 
     # -- residents ------------------------------------------------------------------------------

@@ -7,24 +7,25 @@ as late as the guarantee allows (`budget.py`). Service is in cost units, so time
 """
 
 from collections.abc import Sequence
-from math import isfinite
+from math import inf, isfinite
 
 
 class FloorLedger:
     """The deficit of each rank: `max(0, deficit + floor * total - own)` while backlogged, else 0.
 
-    A tier without backlog banks nothing. `quantum` is the least deficit that is acted upon.
+    A tier without backlog banks nothing. `quantum` is the least deficit that is acted upon; `most`
+    is the largest that is counted.
     Raises ValueError for floors outside [0, 1) or adding up to 1, and for a quantum not above 0.
     """
 
-    def __init__(self, floors: Sequence[float], quantum: float) -> None:
+    def __init__(self, floors: Sequence[float], quantum: float, most: float = inf) -> None:
         if not all(isfinite(floor) and 0 <= floor < 1 for floor in floors) or sum(floors) >= 1:
             raise ValueError(f"floors must be shares that add up to less than 1, got {floors}")
         if not (isfinite(quantum) and quantum > 0):
             raise ValueError(f"quantum must be above 0, got {quantum}")
         self._floors = tuple(floors)
         self._guaranteed = [(rank, floor) for rank, floor in enumerate(floors) if floor > 0]
-        self._quantum = quantum
+        self._quantum, self._most = quantum, most
         self.deficits = [0.0] * len(self._floors)
         """What each rank is owed, in cost units; callers only read it."""
 
@@ -51,7 +52,7 @@ class FloorLedger:
                 deficit = min(deficit, deficits[rank]) if content and content[rank] else 0.0
             elif blocked and blocked[rank]:
                 continue
-            deficits[rank] = deficit if deficit > 0.0 else 0.0
+            deficits[rank] = min(deficit, self._most) if deficit > 0.0 else 0.0
 
     def serve(
         self, rank: int, cost: float, backlogged: Sequence[bool], blocked: Sequence[bool] = ()

@@ -130,6 +130,8 @@ class StepLimits:
     max_num_batched_tokens: int
     tiers: tuple[TierLimits, ...]
     enable_chunked_prefill: bool = True
+    may_exceed_tokens: bool = True
+    """Whether a whole prompt, the only one, is computed that does not fit beside the decodes."""
     min_step_s: float = 0.0
     """Shorter steps use the machine badly: no due time makes them so, and lower tiers may fill one
     up to this that computes a prompt of rank 0."""

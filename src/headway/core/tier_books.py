@@ -14,6 +14,8 @@ RECLAIM_S = 0.5
 """About how long it takes until a slot is given back without a preemption."""
 FLOOR_QUANTUM = 0.05
 """Least debt to a floor that is acted upon, as a share of a full step's tokens."""
+MOST_SAVED = 2
+"""Full steps that a floor saves up for whole prompts: one, and what others are owed meanwhile."""
 
 
 class TierBooks:
@@ -21,7 +23,9 @@ class TierBooks:
 
     def __init__(self, limits: StepLimits, lines: tuple[WaitingLine, ...], num_blocks: int) -> None:
         self._quantum = quantum = max(1.0, FLOOR_QUANTUM * limits.max_num_batched_tokens)
-        self._floors = FloorLedger([tier.floor for tier in limits.tiers], quantum)
+        # One that gets a prompt for every claim must not come with a large one, once there is room.
+        most = inf if limits.enable_chunked_prefill else MOST_SAVED * limits.max_num_batched_tokens
+        self._floors = FloorLedger([tier.floor for tier in limits.tiers], quantum, most)
         self._lines = lines
         self._last_arrival = [-RECENT_S] * len(limits.tiers)
         self._served = [0.0] * len(limits.tiers)

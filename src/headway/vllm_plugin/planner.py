@@ -304,6 +304,7 @@ class Planner:
                 ttft_share=settings.ttft_share,
             ),
             enable_chunked_prefill=size.enable_chunked_prefill,
+            may_exceed_tokens=False,
             min_step_s=self._pace.efficient_s(settings.min_efficiency),
         )
 
