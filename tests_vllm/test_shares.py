@@ -18,7 +18,6 @@ from tests_vllm.flood import TimedScheduler, VirtualTime, step_s
 
 MAX_NUM_SEQS, MAX_NUM_BATCHED_TOKENS = 32, 2048
 NUM_STEPS, WARMUP = 1500, 100
-LONGEST_PROMPT = 400
 
 
 class Caller(NamedTuple):
@@ -29,6 +28,19 @@ class Caller(NamedTuple):
     weight: float = 1.0
 
 
+class Size(NamedTuple):
+    """What the engine may hold, and how long prompts are."""
+
+    max_num_seqs: int = MAX_NUM_SEQS
+    max_num_batched_tokens: int = MAX_NUM_BATCHED_TOKENS
+    num_blocks: int = 2000
+    longest_prompt: int = 400
+    chunking: bool = True
+
+
+SIZE = Size()
+
+
 class Loop:
     """Callers in a closed loop; `served` is the cost of each step by caller."""
 
@@ -37,19 +49,18 @@ class Loop:
         model: str,
         cls: Any,
         callers: Sequence[tuple[Caller, int]],
-        *,
-        chunking: bool = True,
-        max_num_seqs: int = MAX_NUM_SEQS,
+        size: Size = SIZE,
     ) -> None:
         VirtualTime.now = 0.0
         self.engine = Engine(
             model,
             cls=cls,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=MAX_NUM_BATCHED_TOKENS,
-            num_blocks=2000,
-            chunking=chunking,
+            max_num_seqs=size.max_num_seqs,
+            max_num_batched_tokens=size.max_num_batched_tokens,
+            num_blocks=size.num_blocks,
+            chunking=size.chunking,
         )
+        self._longest_prompt = size.longest_prompt
         self.served: list[Counter[Caller]] = []
         self._rng = random.Random(1)
         self._asked: dict[str, tuple[Caller, int]] = {}
@@ -60,7 +71,7 @@ class Loop:
 
     def _ask(self, caller: Caller) -> None:
         self._counter += 1
-        name, prompt = f"r{self._counter}", self._rng.randrange(50, LONGEST_PROMPT)
+        name, prompt = f"r{self._counter}", self._rng.randrange(50, self._longest_prompt)
         self._asked[name] = caller, prompt
         self.engine.add(
             name,
@@ -117,18 +128,20 @@ def test_g1_no_window_is_further_behind_a_floor_than_stated(
     assert most_missing(floors[rank], served, priority) <= bound
 
 
-@pytest.mark.parametrize(("priority", "rank"), [(NORMAL, 1), (BULK, 2)])
+@pytest.mark.parametrize("longest_prompt", [400, 1000])
 def test_g1_without_chunking_floors_save_up_for_whole_prompts(
-    model: str, priority: int, rank: int
+    model: str, longest_prompt: int
 ) -> None:
     """U has the longest prompt besides. There are slots for all; critical keeps the rest."""
-    loop = Loop(model, TimedScheduler, FLOODED, chunking=False, max_num_seqs=4 * MAX_NUM_SEQS)
+    size = Size(128, 1024, 9000, longest_prompt, chunking=False)
+    loop = Loop(model, TimedScheduler, FLOODED, size)
     loop.run(NUM_STEPS)
     served = loop.served[WARMUP:]
-    floors = [tier.floor for tier in Tiers().all]
     most_in_a_step = max(sum(costs.values()) for costs in served)
-    bound = 0.05 * MAX_NUM_BATCHED_TOKENS + LONGEST_PROMPT + 2 * max(floors) * most_in_a_step
-    assert most_missing(floors[rank], served, priority) <= bound
+    floors = [tier.floor for tier in Tiers().all]
+    bound = 0.05 * 1024 + longest_prompt + 2 * max(floors) * most_in_a_step
+    assert most_missing(floors[1], served, NORMAL) <= bound
+    assert most_missing(floors[2], served, BULK) <= bound
     total = sum(sum(costs.values()) for costs in served)
     critical = sum(costs[caller] for costs in served for caller in costs if caller.priority < 0)
     assert critical > 0.75 * total

@@ -1,5 +1,7 @@
 """Is the plan within its limits, and does it serve whom it must?"""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -198,14 +200,28 @@ def test_when_nobody_may_give_way_the_oldest_of_the_most_urgent_goes_on() -> Non
     assert step.preempted == ("n",)
 
 
-@settings(max_examples=400, deadline=None)
-@given(situations(), st.sampled_from([(), (2,), (1, 2), (2, 1)]))
+@settings(max_examples=600, deadline=None)
+@given(
+    situations(),
+    st.sampled_from([(), (2,), (1, 2), (2, 1), (0, 2)]),
+    st.sampled_from([(), (9.0, 9.0, 9.0), (500.0, 500.0, 500.0)]),
+    st.booleans(),
+)
 def test_every_plan_can_be_done(
-    situation: tuple[list[Resident], list[Candidate], int, StepLimits], owed: tuple[int, ...]
+    situation: tuple[list[Resident], list[Candidate], int, StepLimits],
+    owed: tuple[int, ...],
+    debts: tuple[float, ...],
+    may_exceed: bool,
 ) -> None:
     """Clauses 1, 3 and 4, and A2: what is planned runs, and nobody both runs and gives way."""
     residents, candidates, num_blocks, limits = situation
-    step = plan(residents, candidates, num_blocks=num_blocks, limits=limits, owed=owed)
+    floors = (0.1, 0.3, 0.3) if owed else (0.0, 0.0, 0.0)
+    tiers = tuple(replace(t, floor=f) for t, f in zip(limits.tiers, floors, strict=True))
+    limits = replace(limits, tiers=tiers, may_exceed_tokens=may_exceed)
+    if not may_exceed:
+        most = max([limits.max_num_batched_tokens, *(c.num_tokens for c in candidates)])
+        limits = replace(limits, max_num_batched_tokens=most)
+    step = plan(residents, candidates, num_blocks=num_blocks, limits=limits, owed=owed, debts=debts)
     planned = tokens(step)
     assert len(planned) == len(step.items)
     assert not planned.keys() & set(step.preempted)
@@ -222,8 +238,9 @@ def test_every_plan_can_be_done(
         held += blocks(planned.get(c.sequence_id, 0))
     assert held <= num_blocks
     assert slots <= limits.max_num_seqs
-    if limits.enable_chunked_prefill:
-        assert sum(planned.values()) <= limits.max_num_batched_tokens
+    longest = max(planned.values(), default=0)
+    exceeding = 0 if limits.enable_chunked_prefill or not may_exceed else longest
+    assert sum(planned.values()) - exceeding <= limits.max_num_batched_tokens
 
 
 @settings(max_examples=300, deadline=None)

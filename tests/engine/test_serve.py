@@ -147,3 +147,11 @@ def test_what_was_measured_is_said() -> None:
     assert "64 blocks, 1024 tokens" in lines[0]
     assert "ms for each token" in lines[1]
     assert [line.split(":")[0] for line in lines[2:]] == ["tier critical", "tier normal"]
+
+
+@pytest.mark.parametrize(("most", "said"), [(32, True), (64, False)])
+def test_that_whole_prompts_exceed_iterations_is_said(most: int, said: bool) -> None:
+    options = EngineOptions(enable_chunked_prefill=False, max_num_batched_tokens=most)
+    runner = FakeRunner(num_blocks=64, max_model_len=64)
+    last = describe(LLMEngine.from_parts(runner, ByteTokenizer(), options))[-1]
+    assert ("prompts of more than 32 tokens" in last) == said

@@ -32,8 +32,8 @@ def plan_step(step: StepInput, limits: StepLimits) -> StepPlan:
     1. Tokens stay within `max_num_batched_tokens`, slots within `max_num_seqs`, blocks within what
        is available; only a whole prompt (chunking off) may exceed the tokens, beside floors.
     2. (G2) The first candidate of the most urgent tier is in the plan, unless its own tier, a
-       protected resident or an overdue floor holds the slot or the blocks that it needs, or a floor
-       has saved up for a whole prompt. A floor that is overdue and does not fit is left room for.
+       protected resident or an overdue floor holds the slot or the blocks that it needs, or whole
+       prompts do not fit beside it. A floor that is overdue and does not fit is left room for.
     3. (G4) Victims are as in `preemption.py`; none of them is in the plan.
     4. (G6) The plan is empty only if there is neither a resident nor a candidate.
     5. Decodes and prefills that were parked longest go first in their tier.
@@ -69,7 +69,9 @@ class _Planner:
             self._admit(rank, overdue=True)
             if self._overtaking.held_from <= rank:
                 self._overdue = self._overtaking.hold_for_exhausted()
-        for candidate, match in paid_by_floors(self._step, self._limits, self.draft):
+        may_exceed = self._limits.may_exceed_tokens and not self._prefilled
+        paid = paid_by_floors(self._step, self._limits, self.draft, may_exceed=may_exceed)
+        for candidate, match in paid:
             if candidate.rank < self._overtaking.held_from:
                 self._admit_on(candidate, match, candidate.num_tokens - match.num_tokens)
         for rank in self._ranks:
@@ -135,12 +137,13 @@ class _Planner:
 
         The first of a tier that does not end in this step leaves half to those behind it, and gets
         back on the last turn what those do not need: a short one never waits for a long one.
-        Without chunking a prompt is computed whole, if need be as the only one.
+        Without chunking a prompt is computed whole, if need be and if it may as the only one.
         """
         if room <= 0 or room == num_left:
             return room
         if not self._limits.enable_chunked_prefill:
-            return 0 if self._prefilled else num_left
+            fits = self._limits.may_exceed_tokens or num_left <= self.budget.left
+            return num_left if fits and not self._prefilled else 0
         if share and rank not in self._halved:
             self._halved.add(rank)
             return (room + 1) // 2

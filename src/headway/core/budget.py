@@ -68,21 +68,22 @@ class StepBudget:
         self._shared_s = limits.min_step_s if timed else inf
         self._prompt_of_rank_0 = False
         self.left = limits.max_num_batched_tokens
+        self._may_exceed = limits.may_exceed_tokens and not limits.enable_chunked_prefill
         self._least = MIN_TOKENS
         self._spent_s = self.cost.base_s
         time_s = max(0.0, self.total_s - self._spent_s)
         bounded = time_s < inf
         most = self._most_tokens(time_s, len(decodes[0]))
         self._floors, self._floors_s = [0] * len(limits.tiers), [0.0] * len(limits.tiers)
-        most_service = most + sum(map(len, decodes))
-        for rank in self._to_pay(step, limits, most_service):
+        for rank in self._to_pay(step, limits, most + sum(map(len, decodes))):
             share = min(1.0, DEAREST_TOKEN * limits.tiers[rank].floor)
             tokens = max(0, min(ceil(share * most), self.left - 1 - sum(self._floors)))
             seconds = share * time_s if bounded else 0.0
+            longest = inf if limits.enable_chunked_prefill else tokens
             coming = islice(step.waiting[rank].in_order(), limits.lookahead)
             wants = chain(
                 ((r.num_left, r.num_computed) for r in chain(decodes[rank], prefills[rank])),
-                ((candidate.num_tokens, 0) for candidate in coming),
+                ((c.num_tokens, 0) for c in coming if c.num_tokens <= longest),
             )
             self._floors[rank], self._floors_s[rank] = self._wanted(wants, tokens, seconds)
         self._half = (self.left - sum(self._floors)) // 2
@@ -145,9 +146,7 @@ class StepBudget:
         return any(self._has_prompt[:rank])
 
     def for_decodes(self, rank: int) -> tuple[int, int, float]:
-        """Return the tokens that decodes of this tier may take now, those of them that time does
-        not bound, and the seconds for the others.
-        """
+        """Return the tokens for decodes of this tier, those without a time bound, the seconds."""
         tokens, seconds = self._for_tier(rank)
         if self.waits_for_prompts(rank):
             tokens, seconds = tokens - self._half, seconds - self._half_s
@@ -176,9 +175,11 @@ class StepBudget:
     # -- what was taken -------------------------------------------------------------------------
 
     def take(self, rank: int, num_tokens: int, seconds: float, *, prompt: bool = False) -> None:
-        """Spend tokens and their time; first those of the tier's floor, never those of others."""
-        kept = min(self.left, sum(self._floors) - self._floors[rank])
-        self.left = max(self.left - num_tokens, kept)
+        """Spend tokens and their time; first what is kept for the tier's floor."""
+        left = self.left - num_tokens
+        # Beside a prompt that is too long for the step, other floors have theirs.
+        others = sum(self._floors) - self._floors[rank] if self._may_exceed else left
+        self.left = max(left, min(self.left, others))
         self._least -= num_tokens
         self._spent_s += seconds
         if self._floors[rank]:

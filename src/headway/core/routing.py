@@ -105,5 +105,6 @@ class Router:
             nodes = self._nodes.items()
             expected = [places[rank > 0] for _, (free, places) in nodes if free[rank]]
             assert self._lines[rank] == sorted(expected), f"rank {rank} is out of order"
+            assert all(place[1] == n for n, (_, both) in nodes for place in both), "a wrong place"
             total = sum(free[rank] for free, _ in self._nodes.values())
             assert self.free[rank] == total, f"credits of rank {rank} have drifted"

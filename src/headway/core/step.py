@@ -131,7 +131,7 @@ class StepLimits:
     tiers: tuple[TierLimits, ...]
     enable_chunked_prefill: bool = True
     may_exceed_tokens: bool = True
-    """Whether a whole prompt, the only one, is computed that does not fit beside the decodes."""
+    """Whether the only whole prompt may be one that does not fit; else each fits into a step."""
     min_step_s: float = 0.0
     """Shorter steps use the machine badly: no due time makes them so, and lower tiers may fill one
     up to this that computes a prompt of rank 0."""

@@ -5,6 +5,7 @@ of such a step; it saves up until it covers a prompt, which then goes before tho
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from math import inf
 
 from headway.core.draft import Draft
@@ -12,20 +13,22 @@ from headway.core.step import Candidate, Match, StepInput, StepLimits
 
 
 def paid_by_floors(
-    step: StepInput, limits: StepLimits, draft: Draft
+    step: StepInput, limits: StepLimits, draft: Draft, *, may_exceed: bool
 ) -> Iterator[tuple[Candidate, Match]]:
-    """Yield the first candidates of tiers whose floors owe them their prompts, with what is cached.
+    """Yield whom floors owe their whole prompt, with what is cached of it. With chunking: nobody.
 
-    One that fits into no step is owed as soon as a full step is. With chunking: nobody.
+    That is the first candidate of a tier that fits, if the floor covers its prompt; one that is
+    longer than a step has no floor. `may_exceed`: one need not fit beside what is planned.
     """
-    full, may_exceed = limits.max_num_batched_tokens, limits.may_exceed_tokens
     for rank in () if limits.enable_chunked_prefill else step.owed:
-        first = next(step.waiting[rank].in_order(), None)
-        if first is None or first.sequence_id in draft.items:
-            continue
-        match = draft.find_match(first)
-        num_left = first.num_tokens - match.num_tokens
-        is_owed = min(num_left, full) <= (step.debts[rank] if step.debts else inf)
-        if is_owed and (may_exceed or num_left <= draft.budget.left):
-            yield first, match
-            may_exceed = False
+        debt = step.debts[rank] if step.debts else inf
+        most = limits.max_num_batched_tokens if may_exceed else draft.budget.left
+        for candidate in islice(step.waiting[rank].in_order(), limits.lookahead):
+            match = draft.find_match(candidate)
+            num_left = candidate.num_tokens - match.num_tokens
+            if num_left > most or candidate.sequence_id in draft.items:
+                continue
+            if rank > 0 and num_left <= debt:
+                yield candidate, match
+                may_exceed = may_exceed and candidate.sequence_id not in draft.items
+            break

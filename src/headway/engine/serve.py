@@ -91,6 +91,12 @@ def describe(engine: LLMEngine) -> list[str]:
             lines.append(
                 f"tier {tier.name}: TTFT {target.ttft_s:.2f} s, TPOT {1e3 * target.tpot_s:.0f} ms"
             )
+    most = engine.limits.max_num_batched_tokens
+    if not engine.limits.enable_chunked_prefill and most < runner.max_model_len:
+        lines.append(
+            f"chunked prefill is off: prompts of more than {most} tokens, max_num_batched_tokens, "
+            "are iterations of their own, and no floor counts for them"
+        )
     return lines
 
 
