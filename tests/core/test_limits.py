@@ -119,9 +119,9 @@ def test_one_slow_window_among_others_lowers_nothing_but_the_only_one_or_two_in_
 
 
 @pytest.mark.parametrize("num_inflight", [20, 64])
-@pytest.mark.parametrize("calm", [0.3, 0.7])
-@pytest.mark.parametrize("overload", [(1.3,), (1.4, 1.6)])
-def test_a_sudden_overload_after_a_long_calm_is_noticed_within_ten_windows(
+@pytest.mark.parametrize("calm", [0.3, 0.7, 0.9, 0.95])
+@pytest.mark.parametrize("overload", [(1.2,), (1.3,), (1.4, 1.6)])
+def test_a_sudden_overload_after_a_long_calm_is_noticed_within_eight_windows(
     overload: tuple[float, ...], calm: float, num_inflight: int
 ) -> None:
     limiter = NodeLimiter(64)
@@ -131,7 +131,7 @@ def test_a_sudden_overload_after_a_long_calm_is_noticed_within_ten_windows(
         return limiter.observe(replace(window, max_inflight=num_inflight))
 
     assert {observe(calm, num_inflight) for _ in range(100)} == {64}
-    saturated = [observe(overload[n % len(overload)], 64) for n in range(10)]
+    saturated = [observe(overload[n % len(overload)], 64) for n in range(8)]
     assert min(saturated) < 64
 
 

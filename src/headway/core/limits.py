@@ -7,7 +7,7 @@ whole requests take: those are as long as their answers. What is not told is nei
 from collections import deque
 from statistics import median_low
 
-from headway.core.trend import RecentMean, Trend
+from headway.core.trend import FEW, RecentMean, Trend
 from headway.core.window import WindowSignals
 
 FIRST_LIMIT = 8
@@ -26,9 +26,10 @@ HOLD_FAILED, HOLD_OVERLOADED = 3, 2
 PLAIN = 1.5
 """Above this multiple of a target two windows in a row are enough, or the only one since the last
 fall; below, it takes the mean."""
-FEW, DOUBT = 8, 0.25
-"""How many windows since the last change of the limit make a mean, and by how much it has to be
-beyond the target, divided by that number: the more were seen, the surer it is."""
+DOUBT, DOUBT_LATELY = 0.25, 1.0
+"""By how much a mean has to be beyond the target, divided by the number of its windows: the more,
+the surer it is. That of all since the last fall, at least `FEW`; and that of the last `FEW`, which
+are other ones each time, so that it takes more."""
 ROOMY, SLOWEST_PACE = 0.8, 30
 """From this share of its target on, a signal slows growth down, to one step in so many windows."""
 KV_FULL, KV_ROOMY = 0.9, 0.85
@@ -154,8 +155,10 @@ class NodeLimiter:
         if self._num_plain >= min(2, sum(each.num_seen for each in self._itls)):
             closeness = self._itl_closeness(window)
         else:
-            few = itl.num_seen < FEW
-            closeness = None if few else itl.mean - DOUBT / itl.num_seen
+            closeness = max(
+                itl.mean - DOUBT / itl.num_seen if itl.num_seen >= FEW else 0.0,
+                itl.lately - DOUBT_LATELY / FEW,
+            )
         if closeness is not None and closeness > 1:
             shares.append(1 / closeness)
         queue = None if self._keeps_latency else window.queue_closeness
