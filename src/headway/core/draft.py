@@ -48,14 +48,14 @@ class Draft:
         self._parents: set[str | None] = set()
 
     def finish(self, overtaken: Counter[str]) -> StepPlan:
-        """Return the plan. A resident that is not in it waits for tokens if for nothing else."""
-        waits = dict.fromkeys(self.residents, Wait.TOKENS) | self.waits
+        """Return the plan."""
+        items = self.items
         return StepPlan(
-            items=tuple(self.items.values()),
+            items=tuple(items.values()),
             preempted=tuple(self.preempted),
             budget_s=self.budget.total_s,
-            features=StepFeatures.of([(i.num_tokens, i.start) for i in self.items.values()]),
-            waits={i: wait for i, wait in waits.items() if i not in self.items},
+            features=StepFeatures.of([(i.num_tokens, i.start) for i in items.values()]),
+            waits={i: wait for i, wait in self.waits.items() if i not in items},
             overtaken=dict(+overtaken),
         )
 
@@ -73,6 +73,12 @@ class Draft:
         self.budget.take(resident.rank, num_tokens, seconds, prompt=resident.num_left > 1)
         self.items[sequence_id] = item
         return True
+
+    def compute_something(self) -> None:
+        """If nothing is planned, plan a token of the oldest of the most urgent tier (G6)."""
+        if not self.items and self.residents:
+            oldest = min(self.residents.values(), key=attrgetter("rank", "arrival"))
+            self.compute(oldest, 1, 0.0, by_force=True)
 
     def find_blocks(self, resident: Resident, num_tokens: int, *, by_force: bool = False) -> bool:
         """Take the blocks in which to compute so many tokens of a resident, or return False.
