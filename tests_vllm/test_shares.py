@@ -147,6 +147,31 @@ def test_g1_without_chunking_floors_save_up_for_whole_prompts(
     assert critical > 0.75 * total
 
 
+def test_g2_without_chunking_a_prompt_that_fills_a_step_is_in_the_next_one(model: str) -> None:
+    """vLLM drops what does not fit beside the decodes, so those of lower tiers make room."""
+    VirtualTime.now = 0.0
+    engine = Engine(
+        model,
+        cls=TimedScheduler,
+        max_num_seqs=128,
+        max_num_batched_tokens=1024,
+        num_blocks=5000,
+        chunking=False,
+    )
+
+    def take(output: Any) -> None:
+        VirtualTime.now += step_s(output)
+
+    for number in range(60):
+        engine.add(f"n{number}", NORMAL, prompt=20, max_tokens=900)
+    for number in range(60):
+        engine.add(f"c{number}", CRITICAL, prompt=300, max_tokens=1)
+    while not all(engine.outputs[f"c{number}"] for number in range(60)):
+        engine.step(take)
+    engine.add("long", CRITICAL, prompt=1000, max_tokens=1)
+    assert "long" in engine.step(take)
+
+
 def test_g1_stock_starves_bulk(model: str) -> None:
     """The control: vLLM's own priority serves nobody else while critical waits."""
     loop = Loop(model, Scheduler, FLOODED)

@@ -1,7 +1,10 @@
 """Without chunking, whose prompt is computed in a step?"""
 
 from dataclasses import replace
+from math import inf
 from typing import Any
+
+import pytest
 
 from headway.core.step import Match, StepLimits, TierLimits, Wait
 from tests.core.situation import PLAIN, decode, plan, tokens, waits
@@ -93,11 +96,17 @@ def test_where_no_step_may_exceed_its_tokens_a_prompt_waits_until_it_fits() -> N
     assert tokens(step) == {**{f"d{i}": 1 for i in range(10)}, "n": 20}
 
 
-def test_a_prompt_that_fills_the_step_goes_before_the_decodes_of_floors() -> None:
+@pytest.mark.parametrize("due_s", [0.0, inf])
+@pytest.mark.parametrize("debt", [0.0, 30.0])
+def test_a_prompt_that_fills_the_step_goes_before_decodes_of_lower_tiers(
+    due_s: float, debt: float
+) -> None:
+    """Be they due or owed: an engine that drops it from a step would otherwise do so each time."""
     tiers = (TierLimits(), TierLimits(floor=0.15), TierLimits())
     limits = replace(LIMITS, tiers=tiers, max_num_seqs=32, may_exceed_tokens=False)
-    decodes = [decode(f"n{i}", 1, i) for i in range(10)]
-    step = plan(decodes, [waits("c", 0, 50, 60)], limits=limits, owed=(1,), debts=(0.0, 30.0, 0.0))
+    decodes = [decode(f"n{i}", 1, i)._replace(due_s=due_s) for i in range(10)]
+    owed: dict[str, Any] = {"owed": (1,), "debts": (0.0, debt, 0.0)} if debt else {}
+    step = plan(decodes, [waits("c", 0, 50, 60)], limits=limits, **owed)
     assert tokens(step) == {"c": 60, **{f"n{i}": 1 for i in range(4)}}
 
 

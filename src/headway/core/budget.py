@@ -43,7 +43,8 @@ class StepBudget:
        urgent tiers it is paid as late as G1 allows: its debt may grow to what it would be had the
        step before been one of all tokens.
     4. Decodes leave half to the prompts of their tier that have begun, nothing to those that wait.
-       While prompts of more urgent tiers wait for their turn, they leave half to those.
+       While prompts of more urgent tiers wait for their turn, they leave half to those, and the
+       whole of one that goes into a step whole or not at all.
     5. Beside a prompt of rank 0, lower tiers fill a step only up to `min_step_s`.
     """
 
@@ -56,10 +57,8 @@ class StepBudget:
     ) -> None:
         timed = step.cost is not None
         self.cost = TIMELESS if step.cost is None else step.cost
-        self._has_prompt = [
-            len(begun) + len(waiting) > 0
-            for begun, waiting in zip(prefills, step.waiting, strict=True)
-        ]
+        both = zip(prefills, step.waiting, strict=True)
+        self._has_prompt = [len(begun) + len(waiting) > 0 for begun, waiting in both]
         self._begun = [sum(r.num_left for r in of_tier) for of_tier in prefills]
         self._times_s = [inf] * len(limits.tiers)  # what the step may take, for each tier
         if timed:
@@ -69,16 +68,17 @@ class StepBudget:
         self._prompt_of_rank_0 = False
         self.left = limits.max_num_batched_tokens
         self._may_exceed = limits.may_exceed_tokens and not limits.enable_chunked_prefill
+        whole = () if limits.enable_chunked_prefill or self._may_exceed else step.waiting
+        self._head = next((c.num_tokens for tier in whole for c in islice(tier.in_order(), 1)), 0)
         self._least = MIN_TOKENS
         self._spent_s = self.cost.base_s
         time_s = max(0.0, self.total_s - self._spent_s)
-        bounded = time_s < inf
         most = self._most_tokens(time_s, len(decodes[0]))
         self._floors, self._floors_s = [0] * len(limits.tiers), [0.0] * len(limits.tiers)
         for rank in self._to_pay(step, limits, most + sum(map(len, decodes))):
             share = min(1.0, DEAREST_TOKEN * limits.tiers[rank].floor)
             tokens = max(0, min(ceil(share * most), self.left - 1 - sum(self._floors)))
-            seconds = share * time_s if bounded else 0.0
+            seconds = share * time_s if time_s < inf else 0.0
             longest = inf if limits.enable_chunked_prefill else tokens
             coming = islice(step.waiting[rank].in_order(), limits.lookahead)
             wants = chain(
@@ -87,7 +87,7 @@ class StepBudget:
             )
             self._floors[rank], self._floors_s[rank] = self._wanted(wants, tokens, seconds)
         self._half = (self.left - sum(self._floors)) // 2
-        self._half_s = (time_s - sum(self._floors_s)) / 2 if bounded else 0.0
+        self._half_s = (time_s - sum(self._floors_s)) / 2 if time_s < inf else 0.0
 
     def _bound_time(
         self, step: StepInput, limits: StepLimits, decodes: Sequence[Sequence[Resident]]
@@ -147,12 +147,13 @@ class StepBudget:
 
     def for_decodes(self, rank: int) -> tuple[int, int, float]:
         """Return the tokens for decodes of this tier, those without a time bound, the seconds."""
-        tokens, seconds = self._for_tier(rank)
+        (tokens, seconds), kept = self._for_tier(rank), 0
         if self.waits_for_prompts(rank):
-            tokens, seconds = tokens - self._half, seconds - self._half_s
+            kept = self._head
+            tokens, seconds = tokens - max(kept, self._half), seconds - self._half_s
         elif self._begun[rank]:
             tokens, seconds = tokens - min(self._begun[rank], self._half), seconds - self._half_s
-        floor = min(self._floors[rank], self.left)
+        floor = min(self._floors[rank], self.left - kept)
         tokens = max(tokens, floor)
         return tokens, tokens if rank == 0 else max(floor, self._least), seconds
 
@@ -185,8 +186,7 @@ class StepBudget:
         if self._floors[rank]:
             self._floors[rank] = max(0, self._floors[rank] - num_tokens)
             self._floors_s[rank] = max(0.0, self._floors_s[rank] - seconds)
-        if prompt and rank == 0:
-            self._prompt_of_rank_0 = True
+        self._prompt_of_rank_0 |= prompt and rank == 0
 
     def give_back(self, num_tokens: int, seconds: float) -> None:
         """Return what a sequence was planned to take that is preempted now."""
