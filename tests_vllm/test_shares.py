@@ -168,6 +168,7 @@ def test_g2_without_chunking_a_prompt_that_fills_a_step_is_in_the_next_one(model
         engine.add(f"c{number}", CRITICAL, prompt=300, max_tokens=1)
     while not all(engine.outputs[f"c{number}"] for number in range(60)):
         engine.step(take)
+    assert sum(step_tokens == 1 for step_tokens in engine.step(take).values()) == 60
     engine.add("long", CRITICAL, prompt=1000, max_tokens=1)
     assert "long" in engine.step(take)
 

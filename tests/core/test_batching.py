@@ -1,6 +1,7 @@
 """Is the plan within its limits, and does it serve whom it must?"""
 
 from dataclasses import replace
+from math import inf
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -218,7 +219,7 @@ def test_every_plan_can_be_done(
     floors = (0.1, 0.3, 0.3) if owed else (0.0, 0.0, 0.0)
     tiers = tuple(replace(t, floor=f) for t, f in zip(limits.tiers, floors, strict=True))
     limits = replace(limits, tiers=tiers, may_exceed_tokens=may_exceed)
-    if not may_exceed:
+    if not (may_exceed or limits.enable_chunked_prefill):
         most = max([limits.max_num_batched_tokens, *(c.num_tokens for c in candidates)])
         limits = replace(limits, max_num_batched_tokens=most)
     step = plan(residents, candidates, num_blocks=num_blocks, limits=limits, owed=owed, debts=debts)
@@ -243,16 +244,25 @@ def test_every_plan_can_be_done(
     assert sum(planned.values()) - exceeding <= limits.max_num_batched_tokens
 
 
-@settings(max_examples=300, deadline=None)
-@given(situations())
+@settings(max_examples=500, deadline=None)
+@given(situations(), st.booleans(), st.sampled_from([0.0, inf]))
 def test_the_first_critical_is_in_the_first_plan(
     situation: tuple[list[Resident], list[Candidate], int, StepLimits],
+    may_exceed: bool,
+    due_s: float,
 ) -> None:
-    """G2: whatever lower tiers run and wait, a critical request alone in its tier is planned."""
+    """G2: whatever lower tiers run and wait, a critical request alone in its tier is planned.
+
+    Be their decodes due, and the prompt one that only an empty step can hold.
+    """
     residents, candidates, num_blocks, limits = situation
-    lower = [r for r in residents if r.rank > 0]
+    lower = [r._replace(due_s=due_s) for r in residents if r.rank > 0]
     waiting = [c for c in candidates if c.rank > 0]
     size = min(60, num_blocks * BLOCK)
     arrival = Candidate("critical", 0, 999, size, size)
+    most = max(2, limits.max_num_batched_tokens)  # of which decodes that are due leave half
+    if not (may_exceed or limits.enable_chunked_prefill):
+        most = max(most, size)
+    limits = replace(limits, may_exceed_tokens=may_exceed, max_num_batched_tokens=most)
     step = plan(lower, [*waiting, arrival], num_blocks=num_blocks, limits=limits)
     assert "critical" in tokens(step)

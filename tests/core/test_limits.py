@@ -118,6 +118,20 @@ def test_one_slow_window_among_others_lowers_nothing_but_the_only_one_or_two_in_
     assert observe(0.1) == 34
 
 
+@pytest.mark.parametrize("calm", [0.8, 0.9])
+def test_two_slow_windows_that_are_not_in_a_row_lower_nothing(calm: float) -> None:
+    limiter = NodeLimiter(64)
+
+    def observe(closeness: float) -> int:
+        return limiter.observe(
+            replace(full(limiter), itl_s=0.05 * closeness, itl_target_s=0.05, max_inflight=64)
+        )
+
+    for _ in range(100):
+        observe(calm)
+    assert {observe(closeness) for closeness in (3.0, calm, 3.0, *(10 * [calm]))} == {64}
+
+
 @pytest.mark.parametrize("num_inflight", [20, 64])
 @pytest.mark.parametrize("calm", [0.3, 0.7, 0.9, 0.95])
 @pytest.mark.parametrize("overload", [(1.2,), (1.3,), (1.4, 1.6)])

@@ -67,15 +67,16 @@ def test_while_a_floor_saves_up_nothing_is_kept_for_its_prompt() -> None:
     assert tokens(step) == {"c0": 20, "c1": 20, "c2": 20}
 
 
-def test_one_that_does_not_fit_beside_the_decodes_goes_where_others_would() -> None:
-    """An engine that drops it from the step would otherwise compute nobody's."""
+def test_one_that_does_not_fit_beside_the_decodes_exceeds_the_step_or_makes_some_wait() -> None:
+    """It is not dropped from the step, whatever the engine: nobody's prompt would be computed."""
     decodes = [decode(f"d{i}", 0, i) for i in range(6)]
-    long, planned = waits("b", 2, 1, 60), {f"d{i}": 1 for i in range(6)}
-    step = plan(decodes, [CRITICAL, long], limits=LIMITS, owed=(2,), debts=(0.0, 0.0, 60.0))
-    assert tokens(step) == {**planned, "b": 60}
+    long = waits("b", 2, 1, 60)
+    owed: dict[str, Any] = {"owed": (2,), "debts": (0.0, 0.0, 60.0)}
+    step = plan(decodes, [CRITICAL, long], limits=LIMITS, **owed)
+    assert tokens(step) == {**{f"d{i}": 1 for i in range(6)}, "b": 60}
     strict = replace(LIMITS, may_exceed_tokens=False)
-    step = plan(decodes, [CRITICAL, long], limits=strict, owed=(2,), debts=(0.0, 0.0, 60.0))
-    assert tokens(step) == {**planned, "c": 50}
+    step = plan(decodes, [CRITICAL, long], limits=strict, **owed)
+    assert tokens(step) == {**{f"d{i}": 1 for i in range(4)}, "b": 60}
 
 
 def test_a_prompt_longer_than_the_step_leaves_the_decodes_of_floors_what_is_kept() -> None:
@@ -97,17 +98,28 @@ def test_where_no_step_may_exceed_its_tokens_a_prompt_waits_until_it_fits() -> N
 
 
 @pytest.mark.parametrize("due_s", [0.0, inf])
-@pytest.mark.parametrize("debt", [0.0, 30.0])
+@pytest.mark.parametrize(("debt", "num_decodes"), [(0.0, 4), (30.0, 4), (59.0, 4), (60.0, 10)])
 def test_a_prompt_that_fills_the_step_goes_before_decodes_of_lower_tiers(
-    due_s: float, debt: float
+    due_s: float, debt: float, num_decodes: int
 ) -> None:
-    """Be they due or owed: an engine that drops it from a step would otherwise do so each time."""
+    """Be they due or owed: an engine that drops it from a step would otherwise do so each time.
+
+    Only a floor that has saved up as much takes one step for its decodes.
+    """
     tiers = (TierLimits(), TierLimits(floor=0.15), TierLimits())
     limits = replace(LIMITS, tiers=tiers, max_num_seqs=32, may_exceed_tokens=False)
     decodes = [decode(f"n{i}", 1, i)._replace(due_s=due_s) for i in range(10)]
     owed: dict[str, Any] = {"owed": (1,), "debts": (0.0, debt, 0.0)} if debt else {}
-    step = plan(decodes, [waits("c", 0, 50, 60)], limits=limits, **owed)
-    assert tokens(step) == {"c": 60, **{f"n{i}": 1 for i in range(4)}}
+    planned = tokens(plan(decodes, [waits("c", 0, 50, 60)], limits=limits, **owed))
+    assert sum(sequence_id.startswith("n") for sequence_id in planned) == num_decodes
+    assert ("c" in planned) == (num_decodes == 4)
+
+
+def test_what_is_cached_of_a_prompt_is_not_kept_for_it() -> None:
+    limits = replace(LIMITS, max_num_seqs=32, may_exceed_tokens=False)
+    decodes = [decode(f"n{i}", 1, i)._replace(due_s=0.0) for i in range(20)]
+    step = plan(decodes, [waits("c", 0, 50, 60)], limits=limits, matches={"c": Match(48)})
+    assert tokens(step) == {**{f"n{i}": 1 for i in range(20)}, "c": 12}
 
 
 def test_a_floor_of_the_most_urgent_tier_does_not_go_past_what_is_overdue() -> None:

@@ -134,8 +134,8 @@ class EngineConfig(Section, frozen=True, kw_only=True):
     enable_chunked_prefill: Annotated[
         bool,
         Meta(
-            description="Spread a long prompt over several iterations; off: set "
-            "`max_num_batched_tokens` to the longest one."
+            description="Spread a long prompt over several iterations; off: each whole in one, so "
+            "set `max_num_batched_tokens` to the longest."
         ),
     ] = True
     scheduling_policy: Annotated[

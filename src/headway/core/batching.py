@@ -8,7 +8,6 @@ slots or blocks preempts (`preemption.py`).
 
 from collections.abc import Sequence
 from itertools import chain
-from operator import attrgetter
 
 from headway.core.budget import StepBudget
 from headway.core.draft import Draft, admitted
@@ -17,13 +16,13 @@ from headway.core.step import (
     Candidate,
     Item,
     Match,
-    Resident,
     StepInput,
     StepLimits,
     StepPlan,
     Wait,
 )
-from headway.core.whole_prompt import paid_by_floors
+from headway.core.turns import by_turn
+from headway.core.whole_prompt import kept_for_heads, paid_by_floors
 
 
 def plan_step(step: StepInput, limits: StepLimits) -> StepPlan:
@@ -32,8 +31,8 @@ def plan_step(step: StepInput, limits: StepLimits) -> StepPlan:
     1. Tokens stay within `max_num_batched_tokens`, slots within `max_num_seqs`, blocks within what
        is available; only a whole prompt (chunking off) may exceed the tokens, beside floors.
     2. (G2) The first candidate of the most urgent tier is in the plan, unless its own tier, a
-       protected resident or an overdue floor holds the slot or the blocks that it needs, or whole
-       prompts do not fit beside it. A floor that is overdue and does not fit is left room for.
+       protected resident or an overdue floor holds the slot or the blocks that it needs, or it fits
+       only whole and not beside them. A floor that is overdue and does not fit is left room for.
     3. (G4) Victims are as in `preemption.py`; none of them is in the plan.
     4. (G6) The plan is empty only if there is neither a resident nor a candidate.
     5. Decodes and prefills that were parked longest go first in their tier.
@@ -44,15 +43,9 @@ def plan_step(step: StepInput, limits: StepLimits) -> StepPlan:
 class _Planner:
     def __init__(self, step: StepInput, limits: StepLimits) -> None:
         ranks = range(len(limits.tiers))
-        self._decodes: list[list[Resident]] = [[] for _ in ranks]
-        self._prefills: list[list[Resident]] = [[] for _ in ranks]
-        # Two sorts, each by one number, take half the time of one by both.
-        by_turn = sorted(step.residents, key=attrgetter("arrival"))
-        by_turn.sort(key=attrgetter("last_step"))
-        for resident in by_turn:
-            is_decode = resident.num_tokens - resident.num_computed == 1
-            (self._decodes if is_decode else self._prefills)[resident.rank].append(resident)
-        self.budget = StepBudget(step, limits, self._decodes, self._prefills)
+        self._decodes, self._prefills = by_turn(step.residents, len(ranks))
+        self._kept = kept_for_heads(step, limits)
+        self.budget = StepBudget(step, limits, self._decodes, self._prefills, self._kept)
         by_rank = [[*both] for both in map(chain, self._decodes, self._prefills)]
         self.draft = Draft(step, limits, self.budget, by_rank)
         self._limits, self._ranks = limits, ranks
@@ -63,17 +56,17 @@ class _Planner:
         self._prefilled = False
 
     def plan(self) -> StepPlan:
+        if not self._limits.may_exceed_tokens:
+            self._pay_whole_prompts()
         for rank in self._ranks:
-            self._serve_decodes(rank, only_due=self.budget.waits_for_prompts(rank))
+            may_wait = self._kept[rank] is not None and self.budget.waits_for_prompts(rank)
+            self._serve_decodes(rank, only_due=may_wait)
         for rank in self._owed:
             self._admit(rank, overdue=True)
             if self._overtaking.held_from <= rank:
                 self._overdue = self._overtaking.hold_for_exhausted()
-        may_exceed = self._limits.may_exceed_tokens and not self._prefilled
-        paid = paid_by_floors(self._step, self._limits, self.draft, may_exceed=may_exceed)
-        for candidate, match in paid:
-            if candidate.rank < self._overtaking.held_from:
-                self._admit_on(candidate, match, candidate.num_tokens - match.num_tokens)
+        if self._limits.may_exceed_tokens:
+            self._pay_whole_prompts()
         for rank in self._ranks:
             self._serve_decodes(rank)
             self._serve_prefills(rank)
@@ -152,6 +145,14 @@ class _Planner:
         return room
 
     # -- candidates -----------------------------------------------------------------------------
+
+    def _pay_whole_prompts(self) -> None:
+        """Admit whom floors have saved up for; before all decodes where it must fit beside them."""
+        may_exceed = self._limits.may_exceed_tokens and not self._prefilled
+        paid = paid_by_floors(self._step, self._limits, self.draft, may_exceed=may_exceed)
+        for candidate, match in paid:
+            if candidate.rank < self._overtaking.held_from:
+                self._admit_on(candidate, match, candidate.num_tokens - match.num_tokens)
 
     def _admit(self, rank: int, *, overdue: bool = False) -> None:
         """Admit candidates of a tier while there is room, looking past a few that do not fit.

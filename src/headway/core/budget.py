@@ -54,6 +54,7 @@ class StepBudget:
         limits: StepLimits,
         decodes: Sequence[Sequence[Resident]],
         prefills: Sequence[Sequence[Resident]],
+        kept_for_heads: Sequence[int | None],
     ) -> None:
         timed = step.cost is not None
         self.cost = TIMELESS if step.cost is None else step.cost
@@ -68,8 +69,7 @@ class StepBudget:
         self._prompt_of_rank_0 = False
         self.left = limits.max_num_batched_tokens
         self._may_exceed = limits.may_exceed_tokens and not limits.enable_chunked_prefill
-        whole = () if limits.enable_chunked_prefill or self._may_exceed else step.waiting
-        self._head = next((c.num_tokens for tier in whole for c in islice(tier.in_order(), 1)), 0)
+        self._kept_for_heads = kept_for_heads
         self._least = MIN_TOKENS
         self._spent_s = self.cost.base_s
         time_s = max(0.0, self.total_s - self._spent_s)
@@ -149,11 +149,11 @@ class StepBudget:
         """Return the tokens for decodes of this tier, those without a time bound, the seconds."""
         (tokens, seconds), kept = self._for_tier(rank), 0
         if self.waits_for_prompts(rank):
-            kept = self._head
+            kept = self._kept_for_heads[rank] or 0
             tokens, seconds = tokens - max(kept, self._half), seconds - self._half_s
         elif self._begun[rank]:
             tokens, seconds = tokens - min(self._begun[rank], self._half), seconds - self._half_s
-        floor = min(self._floors[rank], self.left - kept)
+        floor = max(0, min(self._floors[rank], self.left - kept))
         tokens = max(tokens, floor)
         return tokens, tokens if rank == 0 else max(floor, self._least), seconds
 

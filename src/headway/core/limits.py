@@ -5,9 +5,9 @@ whole requests take: those are as long as their answers. What is not told is nei
 """
 
 from collections import deque
-from statistics import median_low
+from statistics import fmean, median_low
 
-from headway.core.trend import FEW, RecentMean, Trend
+from headway.core.trend import RecentMean, Trend
 from headway.core.window import WindowSignals
 
 FIRST_LIMIT = 8
@@ -26,10 +26,10 @@ HOLD_FAILED, HOLD_OVERLOADED = 3, 2
 PLAIN = 1.5
 """Above this multiple of a target two windows in a row are enough, or the only one since the last
 fall; below, it takes the mean."""
-DOUBT, DOUBT_LATELY = 0.25, 1.0
-"""By how much a mean has to be beyond the target, divided by the number of its windows: the more,
-the surer it is. That of all since the last fall, at least `FEW`; and that of the last `FEW`, which
-are other ones each time, so that it takes more."""
+FEW, DOUBT, DOUBT_LATELY = 8, 0.25, 1.2
+"""How many windows make a mean, and by how much it has to be beyond the target, divided by their
+number: the more were seen, the surer it is. That of all since the last change of the limit; or that
+of the last `FEW`, none counted as more than `PLAIN`: these are others each time: it takes more."""
 ROOMY, SLOWEST_PACE = 0.8, 30
 """From this share of its target on, a signal slows growth down, to one step in so many windows."""
 KV_FULL, KV_ROOMY = 0.9, 0.85
@@ -62,6 +62,7 @@ class NodeLimiter:
         self._itls = RecentMean(), RecentMean()
         """Of the windows that did not use the limit, and of those that did: how little in flight
         goes says nothing about much."""
+        self._latest: deque[float] = deque(maxlen=FEW)
         self._num_plain = 0
         """How many windows in a row were plainly too slow."""
         self._trend = Trend()
@@ -107,6 +108,7 @@ class NodeLimiter:
         least = max(self.floor, (self.limit + 1) // 2)
         self.limit = min(self.limit, max(least, limit))
         self._since_change, self._hold = 0, hold
+        self._latest.clear()
         for itl in self._itls:
             itl.forget()
         if hold > 0:
@@ -142,6 +144,7 @@ class NodeLimiter:
                 self._itls[used].fade(FEW // 2)  # so far below, single windows do no harm
             self._itls[used].add(closeness)
             self._num_plain = self._num_plain + 1 if closeness > PLAIN else 0
+            self._latest.append(min(closeness, PLAIN))
         if self._is_steady(window):
             self._trend.add(window.max_inflight, window.throughput)
         self._told |= window.told
@@ -155,10 +158,9 @@ class NodeLimiter:
         if self._num_plain >= min(2, sum(each.num_seen for each in self._itls)):
             closeness = self._itl_closeness(window)
         else:
-            closeness = max(
-                itl.mean - DOUBT / itl.num_seen if itl.num_seen >= FEW else 0.0,
-                itl.lately - DOUBT_LATELY / FEW,
-            )
+            lasting = itl.mean - DOUBT / itl.num_seen if itl.num_seen >= FEW else 0.0
+            lately = fmean(self._latest) if len(self._latest) == FEW else 0.0
+            closeness = max(lasting, lately - DOUBT_LATELY / FEW)
         if closeness is not None and closeness > 1:
             shares.append(1 / closeness)
         queue = None if self._keeps_latency else window.queue_closeness

@@ -25,7 +25,7 @@ class Overtaking:
         return candidate.overtaken + self.counts[candidate.sequence_id] >= self._most
 
     def hold_for_exhausted(self) -> Sequence[Candidate]:
-        """Admit nobody any more who would be in the way of the exhausted; return those, some."""
+        """Admit nobody any more who would be in the way of the exhausted; return those."""
         exhausted = [c for c in self._blocked.values() if self.is_exhausted(c)]
         self.held_from = min(1, *(c.rank for c in exhausted))
         return exhausted

@@ -1,11 +1,9 @@
 """How is it lately, and does more of one bring more of the other?"""
 
-from collections import deque
 from math import sqrt
-from statistics import fmean
 
-MOST_SEEN, FEW = 50, 8
-"""Values that a mean is over, at most, and so few that only a plain difference counts."""
+MOST_SEEN = 50
+"""Values that a mean is over, at most."""
 MEMORY = 30
 """Windows over which two series are compared."""
 LEAST_SPREAD = 0.03
@@ -18,16 +16,9 @@ class RecentMean:
     def __init__(self) -> None:
         self.mean = 0.0
         self.num_seen = 0
-        self._latest: deque[float] = deque(maxlen=FEW)
-
-    @property
-    def lately(self) -> float:
-        """The mean of the last few; 0 before there are as many."""
-        return fmean(self._latest) if len(self._latest) == FEW else 0.0
 
     def add(self, value: float) -> None:
         """Count a value."""
-        self._latest.append(value)
         self.num_seen = min(self.num_seen + 1, MOST_SEEN)
         self.mean += (value - self.mean) / self.num_seen
 
@@ -38,7 +29,6 @@ class RecentMean:
     def forget(self) -> None:
         """What was seen is no longer how it is."""
         self.mean, self.num_seen = 0.0, 0
-        self._latest.clear()
 
 
 class Trend:

@@ -32,3 +32,21 @@ def paid_by_floors(
                 yield candidate, match
                 may_exceed = may_exceed and candidate.sequence_id not in draft.items
             break
+
+
+def kept_for_heads(step: StepInput, limits: StepLimits) -> list[int | None]:
+    """Return by rank how many tokens its decodes leave to a whole prompt of a more urgent tier.
+
+    Where no step may exceed its tokens it would not fit beside them, in this step and the next.
+    None: the tier's floor has saved up as much, and its decodes go first.
+    """
+    heads = [0] * len(limits.tiers)
+    if not (limits.enable_chunked_prefill or limits.may_exceed_tokens):
+        for rank, waiting in enumerate(step.waiting):
+            for first in islice(waiting.in_order(), 1):
+                heads[rank] = first.num_tokens - step.memory.match(first.sequence_id).num_tokens
+    kept: list[int | None] = [max(heads[:rank], default=0) for rank in range(len(heads))]
+    for rank in step.owed if step.debts else ():
+        if 0 < max(heads[:rank], default=0) <= step.debts[rank]:
+            kept[rank] = None
+    return kept

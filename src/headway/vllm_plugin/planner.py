@@ -42,6 +42,8 @@ class EngineSize:
     num_blocks: int
     block_size: int
     enable_chunked_prefill: bool = True
+    speculates: bool = False
+    """Whether decodes may take tokens for drafts, too, of which the plan knows nothing."""
 
 
 class Computed(NamedTuple):
@@ -304,7 +306,8 @@ class Planner:
                 ttft_share=settings.ttft_share,
             ),
             enable_chunked_prefill=size.enable_chunked_prefill,
-            may_exceed_tokens=False,
+            # With drafts the plan has fewer tokens than vLLM: what does not fit may fit there.
+            may_exceed_tokens=size.speculates,
             min_step_s=self._pace.efficient_s(settings.min_efficiency),
         )
 

@@ -58,6 +58,7 @@ class QoSScheduler(AsyncScheduler):
                 num_blocks=memory.num_blocks,
                 block_size=memory.block_size,
                 enable_chunked_prefill=self.scheduler_config.enable_chunked_prefill,
+                speculates=self.num_spec_tokens > 0,
             ),
         )
         self._step_clock = StepClock()
