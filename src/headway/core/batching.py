@@ -12,15 +12,7 @@ from itertools import chain
 from headway.core.budget import StepBudget
 from headway.core.draft import Draft, admitted
 from headway.core.overtaking import Overtaking
-from headway.core.step import (
-    Candidate,
-    Item,
-    Match,
-    StepInput,
-    StepLimits,
-    StepPlan,
-    Wait,
-)
+from headway.core.step import Candidate, Item, Match, StepInput, StepLimits, StepPlan, Wait
 from headway.core.turns import by_turn
 from headway.core.whole_prompt import kept_for_heads, paid_by_floors
 

@@ -20,7 +20,9 @@ def paid_by_floors(
     That is the first candidate of a tier that fits, if the floor covers its prompt; one that is
     longer than a step has no floor. `may_exceed`: one need not fit beside what is planned.
     """
-    for rank in () if limits.enable_chunked_prefill else step.owed:
+    if limits.enable_chunked_prefill:
+        return
+    for rank in filter(None, step.owed):  # prompts of rank 0 go first anyway
         debt = step.debts[rank] if step.debts else inf
         most = limits.max_num_batched_tokens if may_exceed else draft.budget.left
         for candidate in islice(step.waiting[rank].in_order(), limits.lookahead):
@@ -28,7 +30,7 @@ def paid_by_floors(
             num_left = candidate.num_tokens - match.num_tokens
             if num_left > most or candidate.sequence_id in draft.items:
                 continue
-            if rank > 0 and num_left <= debt:
+            if num_left <= debt:
                 yield candidate, match
                 may_exceed = may_exceed and candidate.sequence_id not in draft.items
             break
