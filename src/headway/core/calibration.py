@@ -6,6 +6,7 @@ within the p50 and nine in ten within the p90, whatever the model (`wait.py`) le
 
 from bisect import bisect_left
 from math import exp
+from struct import Struct
 
 from headway.core.rates import MovingRate
 from headway.core.wait import Model, WaitEstimate
@@ -103,9 +104,10 @@ class WaitCounts:
         self.within_p90 = [0] * num_ranks
 
 
-_Told = tuple[int, bool, int, float, float, Model]
+_TOLD = Struct("q?q6d")
 """Rank, whether others of its flow waited, the number of its estimate, since when it waits, the p90
-that it was told, and from what."""
+that it was told, and from what. One object in place of nine: those of who waits long are in no
+cache."""
 
 
 class WaitEstimator:
@@ -122,7 +124,7 @@ class WaitEstimator:
             (MovingRate(ARRIVALS_MEMORY_S), MovingRate(BURST_MEMORY_S)) for _ in range(num_ranks)
         ]
         self._last_arrival = [0.0] * num_ranks
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, bytes] = {}
 
     def arrived(self, rank: int, cost: float, now: float) -> None:
         """Count a request that joined the queue."""
@@ -154,7 +156,7 @@ class WaitEstimator:
     ) -> None:
         """Keep what a request was told until its wait is over."""
         number = self._corrections[rank][behind].tell()
-        self._told[request_id] = (rank, behind, number, now, p90_s, model)
+        self._told[request_id] = _TOLD.pack(rank, behind, number, now, p90_s, *model)
 
     def served(self, request_id: str, now: float) -> None:
         """The wait is over: the request leaves for a node."""
@@ -168,7 +170,7 @@ class WaitEstimator:
         told = self._told.pop(request_id, None)
         if told is None:
             return
-        rank, behind, number, since, p90_s, model = told
+        rank, behind, number, since, p90_s, *model = _TOLD.unpack(told)
         correction, kept = self._corrections[rank][behind], now - since <= p90_s
         correction.num_open -= 1
         if judge_early or not kept:

@@ -28,8 +28,6 @@ class WaitEstimate(NamedTuple):
 Model = tuple[float, float, float, float]
 """The estimate before correction: mean wait in seconds and its relative spread, by priority and
 by the floor of the tier; whichever is sooner counts. Without a floor that way takes for ever.
-
-A plain tuple: one is kept for each waiting request, and the garbage collector need not visit it.
 """
 
 
