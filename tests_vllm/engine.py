@@ -13,13 +13,17 @@ import torch
 from vllm.config import (
     CacheConfig,
     DeviceConfig,
+    LoRAConfig,
     ModelConfig,
     ParallelConfig,
     SchedulerConfig,
     VllmConfig,
 )
+from vllm.lora.request import LoRARequest
+from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
+from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.outputs import ModelRunnerOutput
@@ -41,6 +45,17 @@ def starts_of(output: Any) -> dict[str, int]:
     return starts
 
 
+def picture(name: str, offset: int, length: int) -> MultiModalFeatureSpec:
+    """Return an image like no other."""
+    return MultiModalFeatureSpec(
+        data=None,
+        modality="image",
+        identifier=name,
+        mm_position=PlaceholderRange(offset=offset, length=length),
+        mm_hash=name,
+    )
+
+
 @dataclass
 class Engine:
     """One scheduler, and up to `depth` steps under way, as with asynchronous scheduling."""
@@ -55,6 +70,12 @@ class Engine:
     chunking: bool = True
     depth: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
+    max_loras: int | None = None
+    throttles: bool = False
+    """Whether prompts are to be held back in favour of other data-parallel ranks."""
+    encoder_cache: int | None = None
+    """Embeddings of images that fit at once; None: no images."""
+    whole_images: bool = False
 
     def __post_init__(self) -> None:
         config = VllmConfig(
@@ -72,6 +93,7 @@ class Engine:
             cache_config=CacheConfig(block_size=BLOCK_SIZE, enable_prefix_caching=self.caching),
             parallel_config=ParallelConfig(),
             device_config=DeviceConfig("cpu"),
+            lora_config=None if self.max_loras is None else LoRAConfig(max_loras=self.max_loras),
             additional_config={"headway": self.settings},
         )
         config.scheduler_config.async_scheduling = self.depth > 1
@@ -91,6 +113,10 @@ class Engine:
             block_size=BLOCK_SIZE,
             log_stats=True,
         )
+        if self.encoder_cache is not None:
+            self.scheduler.max_num_encoder_input_tokens = self.encoder_cache
+            self.scheduler.encoder_cache_manager = EncoderCacheManager(self.encoder_cache)
+            config.scheduler_config.disable_chunked_mm_input = self.whole_images
         init_none_hash(sha256)
         self._hasher = get_request_block_hasher(BLOCK_SIZE, sha256)
         self._under_way: deque[Any] = deque()
@@ -106,8 +132,13 @@ class Engine:
         max_tokens: int = 8,
         tenant: str = "",
         weight: float = 1.0,
+        adapter: int = 0,
+        image: tuple[int, int] | None = None,
     ) -> None:
-        """Let a request arrive. A prompt that is a number is that many tokens like nobody's."""
+        """Let a request arrive. A prompt that is a number is that many tokens like nobody's.
+
+        `adapter` is the number of its LoRA adapter, `image` the place and the length of one.
+        """
         self._counter += 1
         if isinstance(prompt, int):
             prompt = [1000 * self._counter + position for position in range(prompt)]
@@ -124,6 +155,8 @@ class Engine:
                 priority=priority,
                 arrival_time=float(self._counter),
                 block_hasher=self._hasher,
+                lora_request=LoRARequest(f"a{adapter}", adapter, "nowhere") if adapter else None,
+                mm_features=None if image is None else [picture(name, *image)],
             )
         )
 
@@ -133,7 +166,7 @@ class Engine:
 
     def step(self, execute: Callable[[Any], None] = lambda _: None) -> dict[str, int]:
         """Ask for a step, and return one when `depth` are under way. Returns the step's tokens."""
-        output = self.scheduler.schedule()
+        output = self.scheduler.schedule(self.throttles)
         execute(output)
         self._under_way.append(output)
         scheduled = dict(output.num_scheduled_tokens)

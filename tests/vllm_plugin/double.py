@@ -6,7 +6,7 @@ than slots, more blocks than there are.
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,13 @@ class Params:
     extra_args: Mapping[str, Any] | None = None
 
 
+@dataclass(frozen=True)
+class Adapter:
+    """vLLM's `LoRARequest`."""
+
+    lora_int_id: int
+
+
 @dataclass(eq=False)
 class Request:
     """vLLM's request, as far as schedulers use it."""
@@ -41,7 +48,7 @@ class Request:
     num_computed_tokens: int = 0
     num_output_placeholders: int = 0
     num_in_flight_tokens: int = 0
-    num_preemptions: int = 0
+    lora_request: Adapter | None = None
     num_blocks: int = 0
     status: str = READY
 
@@ -95,6 +102,9 @@ class FakeVllm:
     base_s: float = 0.02
     token_s: float = 0.01
     settings: Settings = field(default_factory=Settings)
+    max_loras: int | None = None
+    refuses: Callable[[Request, "FakeVllm"], bool] = lambda request, engine: False
+    """Whether a request is not admitted for a reason that the planner does not know."""
 
     def __post_init__(self) -> None:
         self.now = 0.0
@@ -109,6 +119,7 @@ class FakeVllm:
             max_model_len=256,
             num_blocks=self.num_blocks,
             block_size=BLOCK_SIZE,
+            max_loras=self.max_loras,
         )
         self.planner = Planner(self.settings, size)
         self.waiting = PlannedQueue(self.planner, lambda r: r.status == BLOCKED, lambda: self.now)
@@ -121,11 +132,13 @@ class FakeVllm:
         prompt: int = 8,
         max_tokens: int = 4,
         status: str = READY,
+        adapter: int = 0,
         **extra: Any,
     ) -> Request:
         """Let a request arrive; `extra` become its extra arguments."""
         params = Params({f"headway_{key}": value for key, value in extra.items()})
         request = Request(name, priority, prompt, max_tokens, params, status=status)
+        request.lora_request = Adapter(adapter) if adapter else None
         self.requests[name] = request
         self.waiting.add_request(request)
         return request
@@ -159,10 +172,14 @@ class FakeVllm:
         admitted = [item.sequence_id for item in plan.items if item.is_admission]
         self.waiting.offer(admitted)
         while self.waiting:
+            if self.refuses(self.requests[self.waiting.peek_request().request_id], self):
+                break
             request = self.requests[self.waiting.pop_request().request_id]
             self.running.append(request)
         self.waiting.withdraw()
         assert len(self.running) <= self.max_num_seqs, "more requests than slots"
+        adapters = {request.lora_request for request in self.running} - {None}
+        assert len(adapters) <= (self.max_loras or 0), "more adapters than vLLM has places for"
         self._steps.append(self._compute(plan, caps, frozenset(admitted)))
         scheduled = {request.request_id: n for request, n, _ in self._steps[-1]}
         if len(self._steps) >= self.depth:
@@ -175,7 +192,6 @@ class FakeVllm:
         self.running.remove(request)
         self.planner.preempt(request.request_id, self.now)
         request.num_blocks = request.num_computed_tokens = 0
-        request.num_preemptions += 1
         self.preempted.append(request.request_id)
         self.waiting.prepend_request(request)
 

@@ -32,7 +32,8 @@ class VllmRequest(Protocol):
     """Tokens that steps under way are going to add."""
     num_in_flight_tokens: int
     """Tokens that steps under way compute."""
-    num_preemptions: int
+    lora_request: Any
+    """Its adapter, or None."""
     status: Any
 
     @property
@@ -60,6 +61,8 @@ class Entry:
     max_num_tokens: int
     rests_until: float = -inf
     """Not admitted before, having been preempted."""
+    preemptions: int = 0
+    """How often it gave way to others: not when vLLM cleared its caches."""
     last_step: int = -1
     overtaken: int = 0
     num_lost: int = 0
@@ -100,9 +103,10 @@ class Entry:
         return self.request.num_computed_tokens
 
     @property
-    def preemptions(self) -> int:
-        """How often it lost its blocks."""
-        return self.request.num_preemptions
+    def adapter(self) -> int:
+        """The number of its LoRA adapter; 0: it uses none."""
+        lora = self.request.lora_request
+        return 0 if lora is None else int(lora.lora_int_id)
 
     def note_tokens(self, num_tokens: int, now: float) -> None:
         """Take the time at which it was given tokens."""
@@ -131,7 +135,7 @@ class Entry:
             request.num_computed_tokens,
             self.max_num_tokens,
             self.last_step,
-            request.num_preemptions >= max_preemptions,
+            self.preemptions >= max_preemptions,
             inf if target is None else self.due_at(target) - at,
             request.num_in_flight_tokens > 0,
         )

@@ -19,12 +19,15 @@ from headway.core.promise import (
     tier_limits,
     without_idle_reserves,
 )
-from headway.core.step import Memory, StepInput, StepLimits, StepPlan, Wait
+from headway.core.step import Memory, StepInput, StepLimits, StepPlan, Wait, Waiting
 from headway.core.tier_books import TierBooks
 from headway.core.waiting_line import WaitingLine
+from headway.vllm_plugin.adapters import Adapters
 from headway.vllm_plugin.counters import Counters
 from headway.vllm_plugin.entry import Entry, VllmRequest
+from headway.vllm_plugin.refusals import Refusals
 from headway.vllm_plugin.settings import Settings
+from headway.vllm_plugin.shortlist import Shortlist, first_of
 from headway.vllm_plugin.terms import read_terms
 
 PRIOR = StepCoefficients(base_s=0.02, token_s=0.001)
@@ -44,6 +47,17 @@ class EngineSize:
     enable_chunked_prefill: bool = True
     speculates: bool = False
     """Whether decodes may take tokens for drafts, too, of which the plan knows nothing."""
+    max_loras: int | None = None
+    """LoRA adapters that one step may use; None: there are none."""
+
+
+def _without_prompts(step: StepInput) -> StepInput:
+    """Return the same with nothing to compute but decodes."""
+    residents = tuple(
+        r._replace(num_tokens=r.num_computed) if r.num_tokens - r.num_computed > 1 else r
+        for r in step.residents
+    )
+    return replace(step, residents=residents, waiting=tuple(Shortlist() for _ in step.waiting))
 
 
 class Computed(NamedTuple):
@@ -74,6 +88,8 @@ class Planner:
         self._pace = Pace(self.predictor, size.max_num_batched_tokens)
         self.limits = self._promise()
         self._books = TierBooks(self.limits, self._lines, size.num_blocks)
+        self._adapters = Adapters(size.max_loras, self.limits.max_overtakes)
+        self._refusals = Refusals()
         self._arrivals = 0
         self._step = 0
 
@@ -113,6 +129,10 @@ class Planner:
             ),
         )
 
+    def rank_of(self, request_id: str) -> int:
+        """Return the rank of a known request."""
+        return self._entries[request_id].rank
+
     def in_order(self) -> Iterator[str]:
         """Yield who stands in line, by tier."""
         for line in self._lines:
@@ -137,20 +157,27 @@ class Planner:
             self._lines[entry.rank].remove(entry)
 
     def preempt(self, request_id: str, now: float) -> None:
-        """Note that a request is about to lose its blocks; it rests after, or is protected."""
+        """Note that a request is about to lose its blocks to another one; it rests after, or is
+        protected."""
         entry = self._entries[request_id]
-        number = entry.preemptions + 1
-        rests = number < self.settings.max_preemptions
-        entry.rests_until = now + rest_s(number) if rests else now
+        entry.preemptions += 1
+        rests = entry.preemptions < self.settings.max_preemptions
+        entry.rests_until = now + rest_s(entry.preemptions) if rests else now
+        self.lose_blocks(request_id)
+        self.counters.add("preemptions", rank=entry.rank)
+
+    def lose_blocks(self, request_id: str) -> None:
+        """Note that a request is about to lose its blocks, to nobody."""
+        entry = self._entries[request_id]
         entry.num_lost = entry.num_computed
         self._lines[entry.rank].release(entry)
-        self.counters.add("preemptions", rank=entry.rank)
 
     def forget(self, request_id: str) -> None:
         """Let go of a request that has ended, if it is known."""
         entry = self._entries.get(request_id)
         if entry is not None:
             self._lines[entry.rank].leave(entry)
+            self._refusals.forget(request_id)
             del self._entries[request_id]
 
     def note_tokens(self, request_id: str, num_tokens: int, now: float) -> None:
@@ -170,8 +197,9 @@ class Planner:
         begins_at: float,
         max_num_seqs: int,
         max_num_batched_tokens: int,
+        decodes_only: bool = False,
     ) -> StepPlan:
-        """Return what the step that begins at `begins_at` is to compute.
+        """Return what the step that begins at `begins_at` is to compute; `decodes_only`: no prompt.
 
         A step under way that writes a victim's blocks has to end first: the victim sits out, and
         gives way in the step after.
@@ -179,6 +207,8 @@ class Planner:
         self._follow_machine()
         self._books.wake(now, idle=not running)
         step = self._step_input(running, memory, now, begins_at)
+        if decodes_only:
+            step = _without_prompts(step)
         limits = replace(
             self.limits,
             max_num_seqs=max_num_seqs,
@@ -201,17 +231,32 @@ class Planner:
         most = self.settings.max_preemptions
         targets = [tier.target if tier.target.is_paced else None for tier in self.limits.tiers]
         entries = [self._entries[request.request_id] for request in running]
+        owed = self._books.owed()
         return StepInput(
             residents=tuple(e.resident(targets[e.rank], begins_at, most) for e in entries),
-            waiting=self._lines,
+            waiting=self._candidates(entries, owed),
             memory=memory,
-            owed=self._books.owed(),
+            owed=owed,
             debts=self._books.debts(),
             recent=self._books.recent(now),
             demand=self._books.demand(now),
             cost=self.predictor.coefficients,
             safety=self.predictor.safety,
         )
+
+    def _candidates(self, running: Sequence[Entry], owed: Sequence[int]) -> tuple[Waiting, ...]:
+        """Return who may be admitted, by rank: without those whom vLLM would refuse."""
+        if self._adapters.most is None and not self._refusals:
+            return self._lines
+        lists = [first_of(line) for line in self._lines]
+        listed = [c.sequence_id for each in lists for c in each.candidates]
+        sit_out = {name for name in listed if self._refusals.sits_out(name, self._step)}
+        lists = [each.without(sit_out) for each in lists]
+        if self._adapters.most is not None:
+            candidates = [each.candidates for each in lists]
+            barred = self._adapters.without_place(running, candidates, owed, self._entries)
+            lists = [each.without(barred) for each in lists]
+        return tuple(lists)
 
     def _busy_victims(self, step: StepInput, limits: StepLimits, plan: StepPlan) -> frozenset[str]:
         """Return who would be preempted if no step were under way."""
@@ -243,6 +288,7 @@ class Planner:
         for rank, number in enumerate(num_tokens):
             self.counters.add("batched_tokens", number, rank)
         if plan is not None:
+            self._note_admissions(plan, computed)
             self._note_waits(plan)
             bounded_s = plan.budget_s if plan.budget_s < inf else 0.0
             self.counters.set("step_budget_seconds", bounded_s)
@@ -266,6 +312,18 @@ class Planner:
         self._books.serve(rank, line.charge(entry, item.start, end - item.num_drafts))
         if item.num_drafts:
             self._books.serve(rank, line.charge(entry, end - item.num_drafts, end))
+
+    def _note_admissions(self, plan: StepPlan, computed: Sequence[Computed]) -> None:
+        admitted = [item.request.request_id for item in computed if item.is_admission]
+        for request_id in admitted:
+            self._refusals.forget(request_id)
+        planned = {item.sequence_id for item in plan.items if item.is_admission}
+        for request_id in planned.difference(admitted).intersection(self._entries):
+            self._refusals.note(request_id, self._step)
+            self.counters.add("refused_admissions", rank=self._entries[request_id].rank)
+        if self._adapters.most is not None:
+            known = [self._entries[name] for name in admitted if name in self._entries]
+            self._adapters.admitted(known, self._entries)
 
     def _note_waits(self, plan: StepPlan) -> None:
         for request_id, wait in plan.waits.items():

@@ -5,14 +5,15 @@ admits, in the plan's order: so vLLM admits exactly those, in what it has of slo
 Requests that cannot run yet for a reason of vLLM's own (a grammar that compiles) wait aside.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from headway.vllm_plugin.entry import VllmRequest
 from headway.vllm_plugin.planner import Planner
 
 MAX_TRIED = 64
-"""Most requests that wait aside and are asked in one step whether they can run now."""
+"""Most requests of one tier that wait aside and are asked in one step whether they can run now."""
 
 
 class PlannedQueue:
@@ -28,7 +29,8 @@ class PlannedQueue:
         self._is_blocked = is_blocked
         self._clock = clock
         self._in_line: dict[str, VllmRequest] = {}
-        self._aside: dict[str, VllmRequest] = {}
+        self._aside: defaultdict[int, dict[str, VllmRequest]] = defaultdict(dict)
+        """By rank, so that the urgent do not wait until thousands of others were asked."""
         self._offered: deque[VllmRequest] | None = None
 
     # -- what the scheduler adds to vLLM's queue --------------------------------------------------
@@ -43,12 +45,13 @@ class PlannedQueue:
 
     def retry_blocked(self, is_ready: Callable[[VllmRequest], bool]) -> None:
         """Let those stand in line that waited aside and are ready now; the others wait on."""
-        for request_id in list(self._aside)[:MAX_TRIED]:
-            request = self._aside.pop(request_id)
-            if is_ready(request):
-                self.add_request(request)
-            else:
-                self._aside[request_id] = request
+        for aside in self._aside.values():
+            for request_id in list(islice(aside, MAX_TRIED)):
+                request = aside.pop(request_id)
+                if is_ready(request):
+                    self.add_request(request)
+                else:
+                    aside[request_id] = request
 
     # -- vLLM's queue -----------------------------------------------------------------------------
 
@@ -57,7 +60,7 @@ class PlannedQueue:
         if request.request_id not in self._planner:
             self._planner.arrive(request, self._clock())
         if self._is_blocked(request):
-            self._aside[request.request_id] = request
+            self._aside[self._planner.rank_of(request.request_id)][request.request_id] = request
         else:
             self._in_line[request.request_id] = request
             self._planner.stand_in_line(request.request_id, self._clock())
@@ -92,7 +95,8 @@ class PlannedQueue:
                 self._offered.popleft()
             elif request in self._offered:
                 self._offered.remove(request)
-        self._aside.pop(request.request_id, None)
+        for aside in self._aside.values():
+            aside.pop(request.request_id, None)
         if self._in_line.pop(request.request_id, None) is not None:
             self._planner.leave_line(request.request_id)
 
@@ -107,7 +111,7 @@ class PlannedQueue:
 
     def __len__(self) -> int:
         """Return how many wait, shown or not."""
-        return len(self._in_line) + len(self._aside)
+        return len(self._in_line) + sum(map(len, self._aside.values()))
 
     def __iter__(self) -> Iterator[VllmRequest]:
         """Yield all who wait, by tier; those at rest and those aside last."""
@@ -115,4 +119,5 @@ class PlannedQueue:
         for request_id in self._planner.in_order():
             yield others.pop(request_id)
         yield from others.values()
-        yield from self._aside.values()
+        for aside in self._aside.values():
+            yield from aside.values()

@@ -20,6 +20,7 @@ from vllm.v1.request import Request
 
 from headway.core.step import StepPlan
 from headway.vllm_plugin.compat import check_engine, check_vllm
+from headway.vllm_plugin.items import whole_items
 from headway.vllm_plugin.memory import KVMemory
 from headway.vllm_plugin.planner import Computed, EngineSize, Planner
 from headway.vllm_plugin.queue import PlannedQueue
@@ -59,10 +60,12 @@ class QoSScheduler(AsyncScheduler):
                 block_size=memory.block_size,
                 enable_chunked_prefill=self.scheduler_config.enable_chunked_prefill,
                 speculates=self.num_spec_tokens > 0,
+                max_loras=None if self.lora_config is None else self.lora_config.max_loras,
             ),
         )
         self._step_clock = StepClock()
         self._caps: dict[str, int] = {}
+        self._clears_caches = False
         self.waiting = QoSRequestQueue(
             self._planner,
             lambda request: self._is_blocked_waiting_status(request.status),
@@ -74,8 +77,19 @@ class QoSScheduler(AsyncScheduler):
     # -- requests -------------------------------------------------------------------------------
 
     def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        self._planner.preempt(request.request_id, self.clock())
+        if self._clears_caches:
+            self._planner.lose_blocks(request.request_id)
+        else:
+            self._planner.preempt(request.request_id, self.clock())
         super()._preempt_request(request, *args, **kwargs)
+
+    def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> bool:
+        """Clear the cache; who loses its blocks for that has given way to nobody."""
+        self._clears_caches = True
+        try:
+            return bool(super().reset_prefix_cache(*args, **kwargs))
+        finally:
+            self._clears_caches = False
 
     def _free_request(self, request: Request, *args: Any, **kwargs: Any) -> Any:
         self._planner.forget(request.request_id)
@@ -83,26 +97,32 @@ class QoSScheduler(AsyncScheduler):
 
     # -- a step ---------------------------------------------------------------------------------
 
-    def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
+    def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:
         """Plan a step and let vLLM make it."""
         now = self.clock()
         plan = None
         admitted: list[str] = []
         if self._pause_state == PauseState.UNPAUSED:
             self.waiting.retry_blocked(self._handle_blocked_waiting_request)
-            plan = self._plan(now)
+            plan = self._plan(now, decodes_only=throttle_prefills and self._defers_prefills())
             admitted = self._prepare(plan, now)
             self._planner.counters.add("planning_seconds", self.clock() - now)
         self.waiting.offer(admitted)
         try:
-            output = super().schedule(*args, **kwargs)
+            output = super().schedule(throttle_prefills)
         finally:
             self.waiting.withdraw()
             self._caps.clear()
         self._book(plan, admitted, output, now)
         return output
 
-    def _plan(self, now: float) -> StepPlan:
+    def _defers_prefills(self) -> bool:
+        """Whether vLLM, asked to hold prompts back in favour of other data-parallel ranks, does."""
+        if self.prefill_capacity_bound:
+            return False
+        return any(not request.is_prefill_chunk for request in self.running)
+
+    def _plan(self, now: float, *, decodes_only: bool) -> StepPlan:
         drafts = self.num_spec_tokens * len(self.running)
         return self._planner.plan(
             self.running,
@@ -111,6 +131,7 @@ class QoSScheduler(AsyncScheduler):
             begins_at=self._step_clock.next_begin(now),
             max_num_seqs=max(1, self._num_slots() - self.num_waiting_for_streaming_input),
             max_num_batched_tokens=max(1, self.max_num_scheduled_tokens - drafts),
+            decodes_only=decodes_only,
         )
 
     def _num_slots(self) -> int:
@@ -134,10 +155,11 @@ class QoSScheduler(AsyncScheduler):
     def _reserve_prefill_lookahead(
         self, request: Request, num_computed_tokens: int, num_new_tokens: int
     ) -> int:
-        cap = self._caps.get(request.request_id, num_new_tokens)
-        num_tokens: int = super()._reserve_prefill_lookahead(
-            request, num_computed_tokens, min(num_new_tokens, cap)
-        )
+        cap = min(num_new_tokens, self._caps.get(request.request_id, num_new_tokens))
+        if cap > 0 and self.scheduler_config.disable_chunked_mm_input:
+            items = request.mm_features
+            cap = whole_items(items, num_computed_tokens, num_new_tokens, cap)
+        num_tokens: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, cap)
         return num_tokens
 
     def _book(
