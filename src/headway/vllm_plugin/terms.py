@@ -1,8 +1,8 @@
 """Whose is a request that vLLM was given, and how urgent is it?
 
-Our gateway sends all of it (`wire/node.py`): the priority of the tier, and tenant, weight and
-deadline as extra arguments. Of any other client the priority alone counts. vLLM has accepted the
-request already, so what makes no sense is taken as not said.
+The priority says the tier; tenant, weight and deadline are extra arguments (`wire/node.py`). Our
+gateway sends all but the deadline, which counts in its own queue. vLLM has accepted the request
+already, so what makes no sense is taken as not said.
 """
 
 import sys
