@@ -19,7 +19,7 @@ from vllm.sampling_params import RequestOutputKind
 
 from tests_vllm.child import print_result
 from tests_vllm.engine import BULK, CRITICAL, NORMAL
-from tests_vllm.generate import engine_args
+from tests_vllm.generate import counts, engine_args
 
 NUM_BLOCKS = 18
 """Of 32 tokens, one of them never used: three long requests do not fit at once."""
@@ -146,7 +146,9 @@ def fuzz(how: dict[str, Any]) -> dict[str, int]:
     engine = LLMEngine.from_engine_args(EngineArgs(**args))
     load = Fuzz(engine, how.get("seed", 0))
     load.run(how.get("seconds", inf), how.get("steps", inf))
-    return dict(load.happened)
+    of_vllm = counts(engine)
+    drafts = {name: of_vllm[name] for name in ("num_drafted", "num_accepted")}
+    return {**load.happened, **drafts}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Which tokens does a real vLLM generate for a fixed run of requests?
 
-`python -m tests_vllm.generate '{"ours": true}'` prints them as JSON, with the number of
-preemptions. Bulk requests fill the engine, then critical ones arrive.
+`python -m tests_vllm.generate '{"ours": true}'` prints them as JSON, with the numbers of
+preemptions, and of tokens that were drafted and accepted. Bulk requests fill the engine, then
+critical ones arrive.
 """
 
 import os
@@ -43,7 +44,7 @@ def engine_args(model: str, how: dict[str, Any]) -> dict[str, Any]:
 
 
 def generate(how: dict[str, Any]) -> dict[str, Any]:
-    """Run the requests; return tokens by request, who ended in which order, and preemptions."""
+    """Run the requests; return tokens by request, who ended in which order, and some counts."""
     engine = LLMEngine.from_engine_args(
         EngineArgs(**engine_args(os.environ["HEADWAY_TEST_MODEL"], how))
     )
@@ -68,8 +69,21 @@ def generate(how: dict[str, Any]) -> dict[str, Any]:
         ask(f"critical{index}", CRITICAL, f"Question {index}: " + SEED_TEXT * 3, 20)
     while engine.has_unfinished_requests():
         step()
-    counts = [m.value for m in engine.get_metrics() if m.name == "vllm:num_preemptions"]
-    return {"tokens": tokens, "ended": ended, "num_preemptions": sum(counts)}
+    return {"tokens": tokens, "ended": ended, **counts(engine)}
+
+
+def counts(engine: LLMEngine) -> dict[str, int]:
+    """Return how often vLLM preempted, and how many tokens it drafted and accepted."""
+    names = {
+        "vllm:num_preemptions": "num_preemptions",
+        "vllm:spec_decode_num_draft_tokens": "num_drafted",
+        "vllm:spec_decode_num_accepted_tokens": "num_accepted",
+    }
+    found = dict.fromkeys(names.values(), 0)
+    for metric in engine.get_metrics():
+        if metric.name in names:
+            found[names[metric.name]] += metric.value
+    return found
 
 
 if __name__ == "__main__":

@@ -16,3 +16,5 @@ def test_whatever_arrives_and_leaves(model: str, how: dict[str, Any]) -> None:
     happened = result_of("tests_vllm.fuzz", {"steps": 150, **how}, timeout_s=600.0)
     for what in ("answered", "aborts", "preemptions"):
         assert happened[what] > 0, f"no {what}, so nothing is shown"
+    if "drafts" in how:
+        assert 0 < happened["num_accepted"] < happened["num_drafted"]

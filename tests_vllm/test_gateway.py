@@ -1,6 +1,8 @@
 """Does our gateway bring quality of service to a real vLLM, with the plugin and without?"""
 
+import ast
 import re
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,7 +11,15 @@ from urllib.error import HTTPError
 
 import pytest
 
-from tests_vllm.servers import PLUGIN, Server, as_tenant, eventually, serve_gateway, serve_vllm
+from tests_vllm.servers import (
+    KEYS,
+    PLUGIN,
+    Server,
+    as_tenant,
+    eventually,
+    serve_gateway,
+    serve_vllm,
+)
 
 PLACES = 2
 """What one of the gateways lets a vLLM of four slots have at once."""
@@ -35,7 +45,9 @@ def stack(
 ) -> Iterator[Stack]:
     has_plugin = request.param == "plugin"
     folders: list[Path] = [tmp_path_factory.mktemp(name) for name in ("vllm", "late", "free")]
-    args = ["--max-num-queued-reqs", str(MOST_AT_ONCE), *(PLUGIN if has_plugin else ())]
+    args = ["--max-num-queued-reqs", str(MOST_AT_ONCE), "--enable-log-requests"]
+    # Stock, too, minds priorities only with this policy.
+    args += PLUGIN if has_plugin else PLUGIN[2:]
     with (
         serve_vllm(model, folders[0] / "log", *args) as vllm,
         serve_gateway(vllm.url, folders[1], PLACES) as late,
@@ -58,9 +70,26 @@ def status_of(server: Server) -> int:
         return 0
 
 
-def tiers_ended(gateway: Server) -> list[str]:
-    """Return the tiers of the requests that have ended, in the order of their ends."""
-    return re.findall(r'"used_tier":"(\w+)"', gateway.log.read_text(encoding="utf-8"))
+def tiers_ended(gateway: Server, at_least: int = 0) -> list[str]:
+    """Return the tiers of the requests that have ended, in the order of their ends.
+
+    A line of the log may come after the answer: so many are waited for.
+    """
+
+    def found() -> list[str]:
+        return re.findall(r'"used_tier":"(\w+)"', gateway.log.read_text(encoding="utf-8"))
+
+    assert eventually(lambda: len(found()) >= at_least)
+    return found()
+
+
+def num_ended(gateway: Server) -> int:
+    """Return how many requests have ended, when no more lines of the log come."""
+    before, now = -1, 0
+    while before != now:
+        time.sleep(0.5)
+        before, now = now, len(tiers_ended(gateway))
+    return now
 
 
 def test_a_server_that_starts_is_not_sent_to(stack: Stack) -> None:
@@ -68,20 +97,65 @@ def test_a_server_that_starts_is_not_sent_to(stack: Stack) -> None:
     assert status_of(stack.late) == 200
 
 
-def test_tiers_and_tenants_arrive(stack: Stack) -> None:
+def test_whose_it_is_arrives(stack: Stack) -> None:
+    """In vLLM's own log of requests: from the gateway alone, and the deadline stays with it."""
+    sent = {"headway_tenant": "mallory", "headway_weight": 1e6, "headway_deadline_s": 900.0}
+    answer = stack.late.ask(as_tenant("zeta", "bulk"), max_tokens=2, vllm_xargs=sent)
+    assert answer["usage"]["completion_tokens"] == 2
+    log = stack.vllm.log.read_text(encoding="utf-8")
+    found = re.findall(r"Received request .*extra_args=(\{.*?\})", log)
+    terms = {"headway_tenant": "zeta", "headway_weight": KEYS["zeta"]}
+    assert ast.literal_eval(found[-1]) == terms
+
+
+def test_tiers_are_counted(stack: Stack) -> None:
+    if not stack.has_plugin:
+        pytest.skip("stock has no metrics by tier")
     before = stack.vllm.by_tier("admissions_total")
     for tier in ("critical", "normal", "bulk"):
-        answer = stack.late.ask(as_tenant("zeta", tier), max_tokens=2)
-        assert answer["usage"]["completion_tokens"] == 2
+        stack.late.ask(as_tenant("zeta", tier), max_tokens=2)
     after = stack.vllm.by_tier("admissions_total")
     counted = {tier: after[tier] - before.get(tier, 0.0) for tier in after}
-    assert counted == ({"critical": 1.0, "normal": 1.0, "bulk": 1.0} if stack.has_plugin else {})
+    assert counted == {"critical": 1.0, "normal": 1.0, "bulk": 1.0}
+
+
+@pytest.mark.parametrize("first", ["bulk", "critical"])
+def test_vllm_serves_by_the_tier(stack: Stack, first: str) -> None:
+    """Who waits inside vLLM leaves it by tier, whoever came first: priorities arrive at stock."""
+    ended_before = num_ended(stack.late)
+    holders = [stack.vllm.open(max_tokens=480, ignore_eos=True, stream=True) for _ in range(4)]
+    for holder in holders:
+        holder.readline()
+
+    def ask(tier: str) -> None:
+        stack.late.ask(as_tenant("acme", tier), max_tokens=8, ignore_eos=True)
+
+    def inside() -> float:
+        num_running = stack.vllm.total("vllm:num_requests_running")
+        return num_running + stack.vllm.total("vllm:num_requests_waiting")
+
+    second = "critical" if first == "bulk" else "bulk"
+    with ThreadPoolExecutor(2) as callers:
+        asked = [callers.submit(ask, first)]
+        if not stack.has_plugin:
+            assert eventually(lambda: inside() == 5.0)
+        asked.append(callers.submit(ask, second))
+        if not stack.has_plugin:
+            assert eventually(lambda: inside() == 6.0)
+            assert len(tiers_ended(stack.late)) == ended_before, "a slot was free too early"
+        holders.pop().close()
+        for each in asked:
+            each.result()
+    for holder in holders:
+        holder.close()
+    ended = tiers_ended(stack.late, ended_before + 2)[ended_before:]
+    assert ended == ["critical", "bulk"]
 
 
 def test_requests_wait_at_the_gateway_and_leave_by_tier(stack: Stack) -> None:
     """In the gateway's order: a busy machine wakes the threads of a client in any."""
     most_inside = 0.0
-    ended_before = len(tiers_ended(stack.late))
+    ended_before = num_ended(stack.late)
 
     def ask(tier: str, num_tokens: int) -> None:
         stack.late.ask(as_tenant("acme", tier), max_tokens=num_tokens, ignore_eos=True)
@@ -104,7 +178,7 @@ def test_requests_wait_at_the_gateway_and_leave_by_tier(stack: Stack) -> None:
             most_inside = max(most_inside, inside + stack.vllm.total("vllm:num_requests_waiting"))
         for each in asked:
             each.result()
-    ended = tiers_ended(stack.late)[ended_before:]
+    ended = tiers_ended(stack.late, ended_before + PLACES + 11)[ended_before:]
     assert ended.count("bulk") == PLACES + 10
     assert ended.index("normal") <= ended_by_then + PLACES
     assert 0 < most_inside <= PLACES

@@ -31,6 +31,10 @@ def test_tokens_are_those_of_the_stock_scheduler(model: str, how: dict[str, Any]
     ours = generated(json.dumps({"ours": True, **how}))
     assert ours["tokens"] == stock()["tokens"]
     assert ours["num_preemptions"] > 0, "nothing was preempted, so nothing is shown"
+    if "drafts" in how:
+        assert 0 < ours["num_accepted"] < ours["num_drafted"], "too few drafts to show anything"
+    else:
+        assert ours["num_drafted"] == 0
 
 
 def test_critical_overtakes_as_it_does_not_with_stock(model: str) -> None:

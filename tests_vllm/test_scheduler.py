@@ -1,12 +1,15 @@
 """Does vLLM's scheduler, wrapped, keep the guarantees with its own KV cache?"""
 
 import random
+from typing import Any
 
 import pytest
 from vllm.v1.core.sched.scheduler import Scheduler
 
 from headway.vllm_plugin.compat import IncompatibleError
-from tests_vllm.engine import BULK, CRITICAL, NORMAL, Engine
+from headway.vllm_plugin.settings import Settings
+from tests_vllm.engine import BLOCK_SIZE, BULK, CRITICAL, NORMAL, Engine
+from tests_vllm.flood import TimedScheduler, VirtualTime, step_s
 
 NO_RESERVE = {"tiers": {"critical": {"reserve": 0}, "normal": {"reserve": 0}}}
 
@@ -142,18 +145,46 @@ def test_bulk_is_parked_with_its_blocks_kept(model: str) -> None:
     assert all(len(tokens) == 60 for name, tokens in engine.outputs.items() if name[0] == "b")
 
 
-def test_a_long_prompt_is_chunked_and_cached(model: str) -> None:
+@pytest.mark.parametrize("cls", [Scheduler, TimedScheduler], ids=["stock", "ours"])
+def test_a_long_prompt_is_cut_to_what_critical_can_wait(model: str, cls: Any) -> None:
+    """In virtual time; the control is stock, which fills the step and with it the gap."""
+    promised_s = Settings().tiers.by_rank(0).target.gap_s
+    assert promised_s is not None
+    VirtualTime.now = 0.0
+    engine = Engine(model, cls=cls, max_num_batched_tokens=512)
+    gaps: list[float] = []
+
+    def take(output: Any) -> None:
+        gaps.append(step_s(output))
+        VirtualTime.now += gaps[-1]
+
+    engine.add("critical", CRITICAL, max_tokens=60)
+    for _ in range(10):
+        engine.step(take)
+    engine.add("long", BULK, prompt=900)
+    chunks = [engine.step(take).get("long", 0) for _ in range(15)]
+    assert sum(chunks) > 900
+    assert "critical" in engine.running, "nobody was made to wait, so nothing is shown"
+    if cls is Scheduler:
+        assert chunks[:2] == [511, 389]
+        assert max(gaps) > 2 * promised_s
+    else:
+        assert max(gaps) < promised_s
+
+
+def test_what_is_cached_is_not_computed_again(model: str) -> None:
     engine = Engine(model, settings=NO_RESERVE)
     prompt = list(range(2000, 2300))
-    engine.add("first", BULK, prompt=prompt)
-    chunks = []
-    while engine.scheduler.requests:
-        chunks.append(engine.step().get("first", 0))
-    assert max(chunks) <= 64
-    assert sum(chunks) == 300 + 7
-    engine.add("again", BULK, prompt=prompt)
-    assert sum(engine.step().values()) <= 64
-    assert engine.run() < 12
+
+    def computed(name: str) -> int:
+        engine.add(name, BULK, prompt=prompt)
+        num_tokens = 0
+        while engine.scheduler.requests:
+            num_tokens += sum(engine.step().values())
+        return num_tokens
+
+    assert computed("first") == 300 + 7
+    assert computed("again") == 300 % BLOCK_SIZE + 7
 
 
 def test_an_abort_anywhere_leaves_nothing(model: str) -> None:

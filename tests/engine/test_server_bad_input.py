@@ -55,6 +55,7 @@ def test_each_wrong_field_is_refused_and_the_next_request_works(one: Stage) -> N
         ({"vllm_xargs": {"headway_weight": "1"}}, "vllm_xargs.headway_weight"),
         ({"vllm_xargs": {"headway_tenant": 1}}, "vllm_xargs.headway_tenant"),
         ({"vllm_xargs": {"headway_deadline_s": -1}}, "vllm_xargs.headway_deadline_s"),
+        ({"vllm_xargs": {"headway_deadline_s": 10**400}}, "vllm_xargs.headway_deadline_s"),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -42,7 +42,7 @@ def test_no_capacity_is_worth_another_try_in_a_second() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("value", [0, -1, "60"])
+@pytest.mark.parametrize("value", [0, -1, 10**400, "60"], ids=["0", "-1", "huge", "text"])
 def test_a_deadline_that_is_none_is_refused(value: object) -> None:
     async def scenario() -> None:
         async with gateway_before(FakeNode()) as running:

@@ -1,50 +1,38 @@
 """Which vLLM does a test pretend is installed?"""
 
-import inspect
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+
+from headway.vllm_plugin.interface import Found
+from headway.vllm_plugin.members import Member
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
 
 
 class RecordedVllm:
-    """The modules of one vLLM release, as far as they were recorded (`tests_vllm/record.py`)."""
+    """The interface of one vLLM release, as far as it was recorded (`tests_vllm/record.py`)."""
 
     def __init__(self, path: Path) -> None:
         recorded = json.loads(path.read_text(encoding="utf-8"))
         self.version: str = recorded["version"]
-        self.members: dict[str, dict[str, list[str]]] = recorded["members"]
+        self.members: dict[str, dict[str, Any]] = recorded["members"]
 
-    def load(self, module: str) -> Any:
-        """Return a module with what was recorded of it. Raises ImportError when that is nothing."""
-        names = [key.partition(":")[2] for key in self.members if key.startswith(f"{module}:")]
-        if not names:
-            raise ImportError(module)
-        classes = {name.partition(".")[0] for name in names}
-        return SimpleNamespace(**{name: self._class(module, name) for name in classes})
-
-    def _class(self, module: str, name: str) -> type:
-        entry = self.members.get(f"{module}:{name}", {})
-        attributes: dict[str, Any] = dict.fromkeys(entry.get("fields", ()))
-        for key, of_member in self.members.items():
-            owner, _, attribute = key.partition(":")[2].partition(".")
-            if key.startswith(f"{module}:") and owner == name and attribute:
-                attributes[attribute] = _function(of_member)
-        cls = type(name, (), attributes)
-        if "parameters" in entry:
-            _sign(cls, entry["parameters"])
-        return cls
+    def look(self, member: Member) -> Found | None:
+        """Return what was recorded of a member; None: nothing."""
+        entry = self.members.get(key(member))
+        if entry is None:
+            return None
+        return Found(
+            parameters=tuple(entry.get("parameters", ())),
+            open_ended=entry.get("open_ended", False),
+            fields=frozenset(entry.get("fields", ())),
+            abstract=frozenset(entry.get("abstract", ())),
+            reads=entry.get("reads", {}),
+            returns=entry.get("returns", ""),
+        )
 
 
-def _function(entry: dict[str, list[str]]) -> Any:
-    def function() -> None: ...
-
-    _sign(function, entry.get("parameters", []))
-    return function
-
-
-def _sign(target: Any, parameters: list[str]) -> None:
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    target.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in parameters])
+def key(member: Member) -> str:
+    """Return the name under which a member is recorded."""
+    return f"{member.module}:{member.name}"

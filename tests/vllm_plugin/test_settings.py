@@ -35,6 +35,7 @@ def test_tiers_are_changed_by_name() -> None:
         ({"tiers": {"bulk": {"floor": "x"}}}, "headway.tiers.bulk.floor"),
         ({"tiers": {"bulk": {"floor": 2.0}}}, "tiers[2].floor"),
         ({"tiers": {"bulk": {"tpot_s": 0}}}, "headway.tiers.bulk.tpot_s"),
+        ({"tiers": {"bulk": {"tpot_s": 10**400}}}, "headway.tiers.bulk.tpot_s"),
         ({"tiers": {"bulk": {"preemptible": 1}}}, "headway.tiers.bulk.preemptible"),
         ({"max_preemptions": 0}, "headway.max_preemptions"),
         ({"max_preemptions": True}, "headway.max_preemptions"),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headway.core.tier import Tiers
-from headway.vllm_plugin.terms import MAX_WEIGHT, read_terms
+from headway.vllm_plugin.terms import MAX_TENANT_CHARS, MAX_WEIGHT, read_terms
 
 TIERS = Tiers()
 
@@ -26,7 +26,9 @@ def test_what_the_gateway_sends_is_read() -> None:
     assert (terms.tenant, terms.weight, terms.deadline_s) == ("acme", 2.0, 30.0)
 
 
-@pytest.mark.parametrize("value", [0, -1.0, nan, inf, "2", True, None, [1.0]])
+@pytest.mark.parametrize(
+    "value", [0, -1.0, nan, inf, -inf, 10**400, -(10**400), "2", True, None, [1.0]]
+)
 def test_what_makes_no_sense_is_taken_as_not_said(value: Any) -> None:
     terms = read_terms(0, {"headway_weight": value, "headway_deadline_s": value}, TIERS)
     assert (terms.weight, terms.deadline_s) == (1.0, None)
@@ -35,3 +37,15 @@ def test_what_makes_no_sense_is_taken_as_not_said(value: Any) -> None:
 
 def test_weights_are_bounded() -> None:
     assert read_terms(0, {"headway_weight": 1e30}, TIERS).weight == MAX_WEIGHT
+
+
+def test_tenants_with_long_names_are_told_apart_by_short_ones() -> None:
+    def kept(name: str) -> str:
+        return read_terms(0, {"headway_tenant": name}, TIERS).tenant
+
+    longest = "x" * MAX_TENANT_CHARS
+    assert kept(longest) == longest
+    names = [longest, longest + "y", longest + "z", "ü" * 1_000_000, "\ud800" * 1000]
+    assert len({kept(name) for name in names}) == len(names)
+    assert all(len(kept(name)) <= MAX_TENANT_CHARS for name in names)
+    assert kept(names[1]) == kept(names[1])

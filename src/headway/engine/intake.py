@@ -1,6 +1,7 @@
 """What does the engine make of a request that came over HTTP?"""
 
 import re
+import sys
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +50,10 @@ def caller_of(request: GenerationRequest, scope: Scope, tiers: Tiers) -> Caller:
         raise _wrong_xarg(XARG_TENANT, "a string")
     if isinstance(weight, str) or weight <= 0:
         raise _wrong_xarg(XARG_WEIGHT, "a number above 0")
-    if deadline_s is not None and (isinstance(deadline_s, str) or deadline_s <= 0):
+    if deadline_s is not None and (
+        # Compared, because an integer of any length can be, but not made a float.
+        isinstance(deadline_s, str) or not 0 < deadline_s <= sys.float_info.max
+    ):
         raise _wrong_xarg(XARG_DEADLINE_S, "a number of seconds above 0")
     rank = tiers.by_priority(_priority(request, scope)).rank
     return Caller(rank=rank, tenant=tenant, weight=weight, deadline_s=deadline_s)

@@ -7,11 +7,11 @@ from the tenant and only narrowed by the client's, `vllm_xargs` names the tenant
 one thing a client may say there is `headway_deadline_s`, which ends its own wait.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from math import isfinite
 
 import msgspec
 
@@ -221,7 +221,8 @@ def _deadline_s(request: Request) -> float | None:
     seconds = (request.vllm_xargs or {}).get(XARG_DEADLINE_S)
     if seconds is None:
         return None
-    if isinstance(seconds, str) or not (isfinite(seconds) and seconds > 0):
+    # Compared, because an integer of any length can be, but not made a float.
+    if isinstance(seconds, str) or not 0 < seconds <= sys.float_info.max:
         param = f"vllm_xargs.{XARG_DEADLINE_S}"
         raise InvalidRequestError(f"{param} must be a number of seconds above 0", param=param)
     return seconds

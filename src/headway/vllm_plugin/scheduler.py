@@ -10,22 +10,25 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
-from vllm import __version__ as vllm_version
-from vllm.logger import init_logger
-from vllm.v1.core.sched.async_scheduler import AsyncScheduler
-from vllm.v1.core.sched.interface import PauseState
-from vllm.v1.core.sched.output import SchedulerOutput
-from vllm.v1.core.sched.request_queue import RequestQueue
-from vllm.v1.request import Request
-
 from headway.core.step import StepPlan
-from headway.vllm_plugin.compat import check_engine, check_vllm
+from headway.vllm_plugin.compat import IncompatibleError, check_engine, check_installed
 from headway.vllm_plugin.items import whole_items
 from headway.vllm_plugin.memory import KVMemory
 from headway.vllm_plugin.planner import Computed, EngineSize, Planner
 from headway.vllm_plugin.queue import PlannedQueue
 from headway.vllm_plugin.settings import read_settings
 from headway.vllm_plugin.step_clock import StepClock, StepUnderWay
+
+try:
+    from vllm.logger import init_logger
+    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+    from vllm.v1.core.sched.interface import PauseState
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.core.sched.request_queue import RequestQueue
+    from vllm.v1.request import Request
+except ImportError as error:
+    check_installed()  # names all that is gone, and the way back
+    raise IncompatibleError([str(error)]) from error
 
 logger = init_logger("vllm.headway")
 
@@ -44,7 +47,7 @@ class QoSScheduler(AsyncScheduler):
     """Seconds; a test may set another."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        check_vllm(vllm_version)
+        check_installed()
         super().__init__(*args, **kwargs)
         check_engine(self)
         settings = read_settings(self.vllm_config.additional_config)

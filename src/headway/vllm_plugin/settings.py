@@ -4,9 +4,9 @@ vLLM hands plugins their settings in `--additional-config`; ours are under the k
 `--additional-config '{"headway": {"tiers": {"bulk": {"floor": 0.1}}}}'`.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from math import isfinite
 from typing import Any
 
 from headway.core.tier import Tier, Tiers
@@ -94,4 +94,7 @@ def _check_names(path: str, given: Mapping[Any, Any], known: list[str]) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    # Compared: an integer of any length can be, but not made a float.
+    return -sys.float_info.max <= value <= sys.float_info.max

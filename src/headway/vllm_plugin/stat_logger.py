@@ -2,7 +2,8 @@
 
 vLLM's engine process hands its statistics to the API server, which gives them to every logger of
 the entry point `vllm.stat_logger_plugins`. This one turns ours (`counters.py`) into Prometheus
-metrics beside vLLM's own, and does nothing where another scheduler runs.
+metrics beside vLLM's own, and does nothing where another scheduler runs. That it is there makes
+vLLM keep statistics all the same: vLLM looks for loggers before it says which scheduler runs.
 """
 
 from typing import Any

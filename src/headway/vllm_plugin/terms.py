@@ -1,13 +1,14 @@
 """Whose is a request that vLLM was given, and how urgent is it?
 
-Our gateway sends all of it (`wire/node.py`): the priority of the tier, and tenant, weight and
-deadline as extra arguments. Of any other client the priority alone counts. vLLM has accepted the
-request already, so what makes no sense is taken as not said.
+The priority says the tier; tenant, weight and deadline are extra arguments (`wire/node.py`). Our
+gateway sends all but the deadline, which counts in its own queue. vLLM has accepted the request
+already, so what makes no sense is taken as not said.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
+from hashlib import sha256
 from typing import Any
 
 from headway.core.tier import Tier, Tiers
@@ -15,6 +16,8 @@ from headway.wire.node import XARG_DEADLINE_S, XARG_TENANT, XARG_WEIGHT
 
 MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
 """Beyond these, sums of cost over weight would lose the small ones."""
+MAX_TENANT_CHARS = 128
+"""A longer name is kept as its digest: names are kept for good, and clients choose them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +40,21 @@ def read_terms(priority: int, extra_args: Mapping[str, Any] | None, tiers: Tiers
     weight = _positive(extra_args.get(XARG_WEIGHT))
     return Terms(
         tier,
-        tenant if isinstance(tenant, str) else "",
+        _bounded(tenant) if isinstance(tenant, str) else "",
         1.0 if weight is None else min(max(weight, MIN_WEIGHT), MAX_WEIGHT),
         _positive(extra_args.get(XARG_DEADLINE_S)),
     )
 
 
+def _bounded(tenant: str) -> str:
+    if len(tenant) <= MAX_TENANT_CHARS:
+        return tenant
+    # JSON may carry half a character, which UTF-8 otherwise refuses.
+    return f"sha256:{sha256(tenant.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
 def _positive(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if isfinite(value) and value > 0 else None
+    # Compared first: an integer of any length can be, but not made a float.
+    return float(value) if 0 < value <= sys.float_info.max else None
