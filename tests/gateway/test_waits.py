@@ -73,6 +73,13 @@ def test_bulk_that_would_be_late_is_served_as_normal_by_who_may(
             assert (await first).status == 200
             assert (await dated).status == 200
             assert node.received[-1].header("x-vllm-priority") == [priority]
+            xargs = node.received[-1].json()["vllm_xargs"]
+            left_s = pytest.approx(5.0)
+            assert xargs == {
+                "headway_tenant": key.tenant,
+                "headway_weight": key.weight,
+                "headway_deadline_s": left_s,
+            }
             record = running.record("dated", key.tenant)
             assert (record.used_tier, record.promoted) == ("bulk", promoted)
 

@@ -129,7 +129,7 @@ class Generator:
             data = await self._forward.client.fetch(
                 lease.node,
                 job.path,
-                job.order.body,
+                job.body_at(self._clock.now()),
                 job.headers_at(lease.rank),
                 timeout_s=timeout_s,
             )
@@ -184,7 +184,11 @@ class Generator:
         limit_s = self._config.first_byte_timeout_s
         asked_at = self._clock.now()
         answer = await self._forward.client.post(
-            lease.node, job.path, job.order.body, job.headers_at(lease.rank), timeout_s=limit_s
+            lease.node,
+            job.path,
+            job.body_at(asked_at),
+            job.headers_at(lease.rank),
+            timeout_s=limit_s,
         )
         left_s = max(0.0, limit_s - (self._clock.now() - asked_at))
         stream = NodeStream(

@@ -4,11 +4,12 @@ The node's body is written anew from the fields that passed validation, so nothi
 adds gets through. Whatever speaks of quality of service in it is ours: `priority` and
 `service_tier` are taken out (the one priority a node gets is a header), `cache_salt` is derived
 from the tenant and only narrowed by the client's, `vllm_xargs` names the tenant and its weight. The
-one thing a client may say there is `headway_deadline_s`, which ends its own wait.
+one thing a client may say there is `headway_deadline_s`, which ends its own wait; the node is told
+how much of it is left.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -44,6 +45,8 @@ TOKENS_PER_MESSAGE = 6
 """What a chat template adds around each message, about."""
 UNBOUNDED_OUTPUT_TOKENS = 4096
 """What an answer without a limit is given time for."""
+LEAST_DEADLINE_S = 0.001
+"""What is left at least of the deadline of a request that is sent: it has to be above 0."""
 SLOWEST_TOKEN_S = 1.0
 """An answer that is not streamed shows no life before its end; it is given this long per token."""
 
@@ -77,6 +80,8 @@ class Order:
     deadline_s: float | None
     """How long the answer is wanted, from its arrival; None: for ever."""
     body: bytes
+    """For the node; with a deadline, without `xargs`, which say how much time is left."""
+    xargs: Mapping[str, str | float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,14 @@ class Job:
             PRIORITY_HEADER: str(node_priority(rank)),
             REQUEST_ID_HEADER: self.queued.request_id,
         }
+
+    def body_at(self, now: float) -> bytes:
+        """Return the body for a node that is asked now."""
+        body, deadline = self.order.body, self.queued.deadline
+        if deadline is None:
+            return body
+        xargs = {**self.order.xargs, XARG_DEADLINE_S: max(LEAST_DEADLINE_S, deadline - now)}
+        return b'%b,"vllm_xargs":%b}' % (body[:-1], msgspec.json.encode(xargs))
 
     def translator(self) -> Translator:
         """Return what turns one node's answer into the client's."""
@@ -166,6 +179,8 @@ def read_order(endpoint: Endpoint, body: bytes, caller: Caller) -> Order:
     """Return what a body asks for. Raises InvalidRequestError. May run on any thread."""
     request = endpoint.decode(body)
     salt = derive_salt(caller.tenant, "" if request.cache_salt is None else request.cache_salt)
+    deadline_s = _deadline_s(request)
+    xargs: dict[str, str | float] = {XARG_TENANT: caller.tenant, XARG_WEIGHT: caller.weight}
     return Order(
         model=request.model,
         service_tier=request.service_tier,
@@ -176,8 +191,9 @@ def read_order(endpoint: Endpoint, body: bytes, caller: Caller) -> Order:
         max_output_tokens=request.max_output_tokens,
         num_prompt_tokens=count_prompt_tokens(request),
         prefix=prefix_key(request, salt),
-        deadline_s=_deadline_s(request),
-        body=node_body(request, caller, salt),
+        deadline_s=deadline_s,
+        body=node_body(request, salt, xargs if deadline_s is None else None),
+        xargs=xargs,
     )
 
 
@@ -192,7 +208,7 @@ def count_prompt_tokens(request: Request) -> int:
     )
 
 
-def node_body(request: Request, caller: Caller, salt: str) -> bytes:
+def node_body(request: Request, salt: str, xargs: Mapping[str, str | float] | None) -> bytes:
     """Return the body for the node; `salt` is that of the tenant's prefix cache."""
     options = None
     if request.streams:
@@ -204,7 +220,7 @@ def node_body(request: Request, caller: Caller, salt: str) -> bytes:
         service_tier=None,
         priority=None,
         cache_salt=salt,
-        vllm_xargs={XARG_TENANT: caller.tenant, XARG_WEIGHT: caller.weight},
+        vllm_xargs=xargs,
     )
     return msgspec.json.encode(ours)
 

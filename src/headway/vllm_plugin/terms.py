@@ -1,7 +1,7 @@
 """Whose is a request that vLLM was given, and how urgent is it?
 
 The priority says the tier; tenant, weight and deadline are extra arguments (`wire/node.py`). Our
-gateway sends all but the deadline, which counts in its own queue. vLLM has accepted the request
+gateway sends all of them, of the deadline what is left of it. vLLM has accepted the request
 already, so what makes no sense is taken as not said.
 """
 
