@@ -25,6 +25,8 @@ from headway.sim.scenario import NodeDown, Scenario
 from headway.sim.scheduler import EngineShape, PolicySetup, SimRequest
 from headway.sim.workload import Source
 
+PAUSE_AFTER_INVALID_S = 1.0
+"""A caller whose request can never fit was told no time to wait; time has to go on for it."""
 Watch = Callable[[float, int], None]
 """Called each virtual second with the time and the number of calls that have ended."""
 
@@ -176,6 +178,7 @@ class World:
         self._calls[call.request_id] = call
         self.recorder.arrived(call)
         if not self._fits(call):
+            call.retry_after_s = PAUSE_AFTER_INVALID_S
             self._end(call, Outcome.REJECTED_INVALID, self._now)
             return
         if call.cancel_at is not None:
