@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headway.errors import ConfigError
 from headway.sim.measures import RunReport
-from headway.sim.report import COLUMNS, RUN_COLUMNS, rows, run_rows
+from headway.sim.report import COLUMNS, RUN_COLUMNS, notes, rows, run_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ th, td {{ border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: right
 <img alt="Tokens per second and requests waiting over time" src="data:image/png;base64,{image}">
 {_table(COLUMNS, rows(runs))}
 {_table(RUN_COLUMNS, run_rows(runs))}
-</body></html>
+{"".join(f"<p>{escape(note)}</p>" for note in notes(runs))}</body></html>
 """
     path.write_text(page, encoding="utf-8")
 
