@@ -67,6 +67,7 @@ def test_what_a_file_says_is_what_is_read() -> None:
         ("streams.0.arrivals", None, r"streams\[0\].arrivals: must be a table with a kind"),
         ("streams.0.arrivals.kind", "gauss", r"arrivals.kind: is unknown: 'gauss'; allowed"),
         ("streams.0.arrivals.kind", None, r"streams\[0\].arrivals.kind: is missing"),
+        ("streams.0.arrivals.kind", ["poisson"], r"streams\[0\].arrivals.kind: is unknown: \['p"),
         ("streams.0.arrivals.rates", 3, r"streams\[0\].arrivals.rates: unknown key; did you"),
         ("streams.0.arrivals.rate", 0, r"streams\[0\].arrivals.rate: "),
         ("streams.0.arrivals.rate", float("inf"), r"arrivals.rate: must be a finite number"),
@@ -147,6 +148,13 @@ def test_every_shipped_scenario_is_found_by_its_name_and_says_what_it_shows() ->
         loaded = load_scenario(find_scenario(name))
         assert loaded.name == name
         assert loaded.shows.endswith(".")
+
+
+def test_the_example_of_the_documentation_is_a_scenario(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text(encoding="utf-8")
+    file = tmp_path / "mine.toml"
+    file.write_text(text.partition("```toml\n")[2].partition("```")[0], encoding="utf-8")
+    assert load_scenario(file).policy == {"chunk_size": 512.0, "share_bulk": 0.2}
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:

@@ -158,6 +158,7 @@ def test_a_trace_is_replayed_from_a_moment_on(tmp_path: Path) -> None:
         ("10.5,x,200", "10.5,x,-2", "line 4: prompt_tokens must be a number of at least 0"),
         ("10.5,x", "nan,x", "line 4: arrival_s must be a number of at least 0"),
         (",prompt_tokens,", ",prompts,", "no column prompt_tokens in the header"),
+        (",extra,", ",tier,", "several columns tier in the header"),
         ("12.0,x,30,7", "12.0,x,1e300,7", "line 5: prompt_tokens must be at most 1,000,000,000"),
         ("12.0,x,30,7", "12.0,x,30,1e10", "line 5: output_tokens must be at most 1,000,000,000"),
     ],

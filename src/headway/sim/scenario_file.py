@@ -169,7 +169,7 @@ def _one_of(value: object, schemas: Mapping[str, type[Section]], at: str) -> Any
         raise ConfigError(at, f"must be a table with a kind, one of {', '.join(schemas)}")
     rest = dict(value)
     kind = rest.pop("kind", None)
-    if kind not in schemas:
+    if not isinstance(kind, str) or kind not in schemas:
         got = "is missing" if kind is None else f"is unknown: {kind!r}"
         raise ConfigError(f"{at}.kind", f"{got}; allowed: {', '.join(schemas)}")
     return decode(rest, schemas[kind], at)

@@ -16,6 +16,7 @@ from headway.errors import ConfigError
 from headway.sim.scenario import MOST
 
 REQUIRED = ("arrival_s", "prompt_tokens", "output_tokens")
+COLUMNS = (*REQUIRED, "tenant", "tier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,9 @@ def _rows(file: Iterator[str], path: Path, divisor: float) -> Iterator[TraceRow]
     missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
     if missing:
         raise ConfigError(str(path), f"no column {', '.join(missing)} in the header")
+    twice = [name for name in COLUMNS if list(reader.fieldnames or ()).count(name) > 1]
+    if twice:
+        raise ConfigError(str(path), f"several columns {', '.join(twice)} in the header")
     first, latest = None, 0.0
     for record in reader:
         at = f"{path}, line {lines[-1]}"
