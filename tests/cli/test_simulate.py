@@ -63,6 +63,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         (["copy.toml"], "copy.toml: its name is 'mine', as that of mine.toml: results could not"),
         (["mine.toml"], "mine.toml: its name is 'mine', as that of mine.toml"),
         (["--seed", str(2**63)], "--seed"),
+        (["--seed", "1", "--seed", "1"], "--seed: 1 is given twice"),
+        (["--policy", "fcfs", "--policy", "fcfs"], "--policy: fcfs is given twice"),
         (["--policy", "nobody"], "policy: there is no policy 'nobody'"),
         (
             ["--policy", "fcfs", "--policy", "static-partition", "--set", "nodes.max_num_seqs=2"],
@@ -88,6 +90,13 @@ def test_what_cannot_be_is_said_before_anything_runs(
     (line,) = shown.err.splitlines()
     assert reason in line
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_options_without_a_scenario_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", "--policy", "fcfs"]) == 2
+    assert "scenario: none is named" in capsys.readouterr().err
+    assert run(["simulate"]) == 0
+    assert "bulk-flood" in capsys.readouterr().out
 
 
 def test_a_plot_of_too_many_runs_is_refused(

@@ -59,9 +59,13 @@ def simulate(
 ) -> None:
     """Run scenarios in virtual time, each under every policy and seed."""
     if not scenario:
+        if any((policy, seed, settings, trace, output, plot, plan_log)):
+            raise ConfigError("scenario", "none is named, and options are for runs of one")
         typer.echo("\n".join(shipped_names()))
         return
     policies = policy if policy else ["headway"]
+    _check_distinct("--policy", policies)
+    _check_distinct("--seed", seed if seed else [])
     for name in policies:
         check_policy(name)
     values = overrides(settings, {}, scenario_value)
@@ -94,6 +98,12 @@ def simulate(
             sys.stderr.write(f"headway: {text}\n")
         if runs:
             _report(loaded, runs, output, plot)
+
+
+def _check_distinct(option: str, values: Sequence[object]) -> None:
+    for value in values:
+        if values.count(value) > 1:
+            raise ConfigError(option, f"{value} is given twice")
 
 
 def _check_names(loaded: Sequence[Scenario], files: Sequence[Path]) -> None:
