@@ -47,6 +47,11 @@ def logged(
     return steps
 
 
+def write_log(file: Path, steps: list[LoggedStep]) -> None:
+    """Write them as an engine does."""
+    file.write_bytes(b"".join(msgspec.json.encode(step) + b"\n" for step in steps))
+
+
 def test_the_coefficients_are_found() -> None:
     fit = fit_steps(logged(2000, 0.0))
     for name in StepCoefficients.__dataclass_fields__:
@@ -88,6 +93,47 @@ def test_a_line_that_is_no_step_is_named(tmp_path: Path) -> None:
         read_log(log)
     log.write_bytes(b"\n".join(lines))
     assert read_log(log) == logged(2, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("num_tokens", 0, "not a step: .*num_tokens"),
+        ("num_decodes", -1, "not a step: .*num_decodes"),
+        ("prefill_work", -1.0, "not a step: .*prefill_work"),
+        ("at_s", 1.0, "begins before the step above it"),
+    ],
+)
+def test_an_impossible_step_is_refused_by_its_line(
+    tmp_path: Path, key: str, value: float, message: str
+) -> None:
+    log = tmp_path / "steps.jsonl"
+    first, second = logged(2, 0.0)
+    lines = [first, msgspec.structs.replace(second, **{key: value})]
+    write_log(log, lines)
+    with pytest.raises(ConfigError, match=rf"steps\.jsonl:2: {message}"):
+        read_log(log)
+
+
+def test_a_log_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"steps\.jsonl: cannot be read: No such file"):
+        read_log(tmp_path / "steps.jsonl")
+
+
+def test_steps_that_take_no_time_are_refused() -> None:
+    steps = [msgspec.structs.replace(step, at_s=5.0) for step in logged(300, 0.0)]
+    with pytest.raises(ConfigError, match="steps: the one that begins at 5"):
+        fit_steps(steps)
+
+
+def test_steps_that_only_their_prompts_explain_are_refused() -> None:
+    """All others take next to nothing: no fit foretells a share of that."""
+    steps, now = [], 0.0
+    for step in logged(600, 0.0):
+        steps.append(msgspec.structs.replace(step, at_s=now))
+        now += 1.0 * step.num_prefills + 1e-30
+    with pytest.raises(ConfigError, match="steps: the"):
+        fit_steps(steps)
 
 
 def test_the_simulator_reads_the_file(tmp_path: Path) -> None:

@@ -61,8 +61,10 @@ def test_coefficients_are_given_as_numbers_or_by_a_file_of_one_or_several(tmp_pa
         ("nothing", "no model 'nothing'"),
         ("missing.json", "cannot be read"),
         ({"base_s": 0.1, "tokens": 1}, "cost_model.tokens: unknown key"),
-        ({"base_s": 0}, "cost_model.base_s: must be above 0"),
+        ({"token_s": 1}, "cost_model.base_s: must be given, and at least 0"),
+        ({"base_s": -1}, "cost_model.base_s: must be given, and at least 0"),
         ({"base_s": 0.1, "token_s": float("nan")}, "cost_model.token_s: must be a finite"),
+        ({"base_s": 10**400}, "cost_model.base_s: must be a finite number of at most 1e"),
     ],
 )
 def test_an_impossible_model_is_refused(source: str | dict[str, float], message: str) -> None:
@@ -70,7 +72,17 @@ def test_an_impossible_model_is_refused(source: str | dict[str, float], message:
         cost_model(source)
 
 
-@pytest.mark.parametrize("text", ["[]", "3", "{", '[{"base_s": 1}, 2]'])
+@pytest.mark.parametrize("seconds", [0.0, -0.001, 1e7])
+def test_a_step_of_no_possible_time_is_refused(seconds: float) -> None:
+    with pytest.raises(ConfigError, match=r"nodes.cost_model: a step of 0 decodes among 7 tokens"):
+        cost_model({"base_s": 0.0, "token_s": seconds}).time_s(NOTHING.plus_prefill(7, 0))
+
+
+def test_a_fit_may_find_that_a_step_costs_nothing_but_its_tokens() -> None:
+    assert cost_model({"base_s": 0.0, "token_s": 0.001}).time_s(NOTHING.plus_decode(1)) == 0.001
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "{", '[{"base_s": 1}, 2]', "[" * 100_000])
 def test_a_file_that_is_no_model_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
     file = tmp_path / "bad.json"
     file.write_text(text)

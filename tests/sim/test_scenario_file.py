@@ -17,7 +17,7 @@ GOOD: dict[str, Any] = {
     "tenants": [{"name": "bulk-0", "weight": 2}],
     "events": [{"kind": "node-down", "node": 0, "at_s": 1, "until_s": 2}],
     "tiers": {"normal": {"floor": 0.2}},
-    "policy": {"knob": 1},
+    "policy": {"chunk_size": 64},
     "gateway": {"output_guess_factor": 2},
 }
 
@@ -47,7 +47,7 @@ def test_what_a_file_says_is_what_is_read() -> None:
     assert read.events == (NodeDown(node=0, at_s=1, until_s=2),)
     assert read.tiers.by_rank(1).floor == 0.2
     assert read.nodes.max_num_seqs == 16
-    assert read.policy == {"knob": 1.0}
+    assert read.policy == {"chunk_size": 64.0}
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,7 @@ def test_what_a_file_says_is_what_is_read() -> None:
         ("streams.0.arrivals", None, r"streams\[0\].arrivals: must be a table with a kind"),
         ("streams.0.arrivals.kind", "gauss", r"arrivals.kind: is unknown: 'gauss'; allowed"),
         ("streams.0.arrivals.kind", None, r"streams\[0\].arrivals.kind: is missing"),
+        ("streams.0.arrivals.kind", ["poisson"], r"streams\[0\].arrivals.kind: is unknown: \['p"),
         ("streams.0.arrivals.rates", 3, r"streams\[0\].arrivals.rates: unknown key; did you"),
         ("streams.0.arrivals.rate", 0, r"streams\[0\].arrivals.rate: "),
         ("streams.0.arrivals.rate", float("inf"), r"arrivals.rate: must be a finite number"),
@@ -78,6 +79,7 @@ def test_what_a_file_says_is_what_is_read() -> None:
         ("streams.1.prompt_tokens.low", 1000, "low 1000 is above high 900"),
         ("streams.0.end_s", 0.5, None),
         ("streams.0.start_s", 11, None),
+        ("streams.0.arrivals", {"kind": "closed", "callers": 10**9}, r"arrivals.callers: expected"),
         ("streams.0.prefix", {"groups": 0, "tokens": 1}, r"streams\[0\].prefix.groups: "),
         ("streams.0.cancel_share", 1.5, r"streams\[0\].cancel_share: "),
         ("nodes.count", 0, "nodes.count: "),
@@ -89,8 +91,31 @@ def test_what_a_file_says_is_what_is_read() -> None:
         ("events.0.node", 1, r"events\[0\].node: there are 1 nodes, from 0"),
         ("events.0.until_s", 0.5, r"events\[0\].until_s: must be above at_s, 1"),
         ("tenants.0.weight", 0, r"tenants\[0\].weight: "),
-        ("policy.knob", "x", "policy.knob: must be a number"),
+        ("policy.chunk_size", "x", "policy.chunk_size: must be a number"),
+        pytest.param("policy.chunk_size", 10**400, "chunk_size: must be at most 1e", id="huge"),
         ("policy", 3, "policy: must be a table"),
+        ("duration_s", 1e300, "scenario.duration_s: expected float <= 31536000"),
+        ("duration_s", 1e-12, "scenario.duration_s: expected float >= 1e-09"),
+        ("drain_s", 1e300, "scenario.drain_s: expected float <= 31536000"),
+        ("seed", 2**63, "scenario.seed: "),
+        ("load", 1e300, "scenario.load: "),
+        ("nodes.count", 100_000_000, "nodes.count: expected int <= 10000"),
+        ("nodes.num_blocks", 10**20, "nodes.num_blocks: expected int <= 1000000000"),
+        ("nodes.noise", 1e6, "nodes.noise: expected float <= 3"),
+        ("nodes.spike_factor", 1e300, "nodes.spike_factor: "),
+        ("nodes.predictor_error", 1e308, "nodes.predictor_error: expected float <= 1000000"),
+        ("nodes.predictor_error", 1e-300, "nodes.predictor_error: expected float >= 1e-06"),
+        ("gateway.output_guess_sigma", 1e3, "gateway.output_guess_sigma: "),
+        ("streams.0.arrivals.cv", 1e-200, r"streams\[0\].arrivals.cv: expected float >= 0.001"),
+        ("streams.0.arrivals.cv", 1e200, r"streams\[0\].arrivals.cv: expected float <= 100"),
+        ("streams.0.arrivals.rate", 1e-320, r"streams\[0\].arrivals.rate: expected float >= 1e-09"),
+        ("streams.1.arrivals.count", 10**10, r"streams\[1\].arrivals.count: expected int <= "),
+        ("streams.0.prompt_tokens", 10**10, r"streams\[0\].prompt_tokens.tokens: expected int <= "),
+        (
+            "streams.1.prompt_tokens.p99",
+            1e300,
+            r"streams\[1\].prompt_tokens.p99: expected float <= ",
+        ),
         ("gateway.output_guess_factor", 0, "gateway.output_guess_factor: "),
     ],
 )
@@ -125,6 +150,13 @@ def test_every_shipped_scenario_is_found_by_its_name_and_says_what_it_shows() ->
         assert loaded.shows.endswith(".")
 
 
+def test_the_example_of_the_documentation_is_a_scenario(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text(encoding="utf-8")
+    file = tmp_path / "mine.toml"
+    file.write_text(text.partition("```toml\n")[2].partition("```")[0], encoding="utf-8")
+    assert load_scenario(file).policy == {"chunk_size": 512.0, "share_bulk": 0.2}
+
+
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match=r"bulk-flod: no scenario of this name; .*bulk-flood"):
         find_scenario("bulk-flod")
@@ -136,6 +168,16 @@ def test_overrides_reach_sections_and_streams_by_name() -> None:
     assert (loaded.nodes.count, loaded.load, loaded.duration_s) == (3, 2.0, 40.0)
     with pytest.raises(ConfigError, match=r"bulk-flood.toml: streams.none.tier: there is no"):
         load_scenario(find_scenario("bulk-flood"), {"streams.none.tier": "bulk"})
+
+
+@pytest.mark.parametrize("streams", ["5", "[5]", '"x"'])
+def test_a_key_of_a_stream_is_refused_where_there_is_no_list_of_streams(
+    tmp_path: Path, streams: str
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'name = "mine"\nduration_s = 1\nstreams = {streams}\n')
+    with pytest.raises(ConfigError, match=r"mine.toml: streams"):
+        load_scenario(file, {"streams.a.tier": "bulk"})
 
 
 def test_errors_name_the_file(tmp_path: Path) -> None:
@@ -153,7 +195,9 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
 def test_further_files_are_relative_to_the_scenario_and_a_trace_replaces_the_first_stream(
     tmp_path: Path,
 ) -> None:
-    file = tmp_path / "mine.toml"
+    file, trace = tmp_path / "mine.toml", tmp_path / "t.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,1,1\n")
+    (tmp_path / "cost.json").write_text('{"base_s": 0.01}')
     file.write_text(
         'name = "mine"\nduration_s = 5\n[nodes]\ncost_model = "cost.json"\n'
         '[[streams]]\nname = "s"\ntier = "bulk"\narrivals = {kind = "closed", callers = 2}\n'
@@ -162,5 +206,5 @@ def test_further_files_are_relative_to_the_scenario_and_a_trace_replaces_the_fir
     loaded = load_scenario(file)
     assert loaded.nodes.cost_model == str(tmp_path / "cost.json")
     assert loaded.streams[0].arrivals == ClosedArrivals(callers=2)
-    replayed = load_scenario(file, {"streams.s.arrivals.rate_factor": 2}, trace=Path("/x/t.csv"))
-    assert replayed.streams[0].arrivals == TraceArrivals(file="/x/t.csv", rate_factor=2.0)
+    replayed = load_scenario(file, {"streams.s.arrivals.rate_factor": 2}, trace=trace)
+    assert replayed.streams[0].arrivals == TraceArrivals(file=str(trace), rate_factor=2.0)

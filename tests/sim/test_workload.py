@@ -7,13 +7,14 @@ from statistics import fmean, median, quantiles, stdev
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from headway.errors import ConfigError
 from headway.sim.call import Call
 from headway.sim.lengths import draw_of
 from headway.sim.scenario import LognormalLength, Scenario, UniformLength
 from headway.sim.trace import TraceRow, read_trace
-from headway.sim.workload import Source
+from headway.sim.workload import Source, trace_rows
 from tests.sim.small import CRITICAL, scenario
 
 TRACE = """# attribution
@@ -157,6 +158,9 @@ def test_a_trace_is_replayed_from_a_moment_on(tmp_path: Path) -> None:
         ("10.5,x,200", "10.5,x,-2", "line 4: prompt_tokens must be a number of at least 0"),
         ("10.5,x", "nan,x", "line 4: arrival_s must be a number of at least 0"),
         (",prompt_tokens,", ",prompts,", "no column prompt_tokens in the header"),
+        (",extra,", ",tier,", "several columns tier in the header"),
+        ("12.0,x,30,7", "12.0,x,1e300,7", "line 5: prompt_tokens must be at most 1,000,000,000"),
+        ("12.0,x,30,7", "12.0,x,30,1e10", "line 5: output_tokens must be at most 1,000,000,000"),
     ],
 )
 def test_a_bad_row_is_refused_with_its_line(
@@ -167,10 +171,32 @@ def test_a_bad_row_is_refused_with_its_line(
         read_trace(file)
 
 
-def test_a_trace_without_rows_or_of_an_unknown_tier_is_refused(tmp_path: Path) -> None:
+def test_a_trace_without_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no rows"):
         read_trace(trace(tmp_path, "arrival_s,prompt_tokens,output_tokens\n"))
-    gold = trace(tmp_path, TRACE.replace("critical", "gold"))
-    stream = {**CRITICAL, "arrivals": {"kind": "trace", "file": str(gold)}}
-    with pytest.raises(ConfigError, match=r"trace\.csv, row 1: no tier 'gold'"):
-        list(Source(scenario(stream), 0, 0).calls())
+
+
+def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path: Path) -> None:
+    rows = "\ufeffarrival_s,prompt_tokens,output_tokens\n0,1,2\n"
+    assert [row.output_tokens for row in read_trace(trace(tmp_path, rows))] == [2]
+
+
+@pytest.mark.parametrize(
+    ("keys", "left_out"),
+    [
+        ({}, (0, 1)),
+        ({"from_s": 1.0}, (2, 0)),
+        ({"rate_factor": 2.0}, (0, 0)),
+    ],
+)
+def test_rows_that_are_not_replayed_are_counted(
+    tmp_path: Path, keys: dict[str, float], left_out: tuple[int, int]
+) -> None:
+    """The last of the three comes 2 s after the first, the stream ends after 1.5 s."""
+    made = replay(tmp_path, **keys)
+    (stream,) = made.streams
+    found = replace(made, streams=(replace(stream, end_s=1.5),))
+    rows = trace_rows(found)["critical"]
+    assert rows.num_rows == 3
+    assert (rows.num_before, rows.num_after) == left_out
+    assert len(list(Source(found, 0, 0).calls())) == 3 - sum(left_out)

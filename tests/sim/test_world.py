@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.errors import ConfigError
 from headway.sim.measures import RunReport
 from headway.sim.run import simulate
 from headway.sim.world import World
@@ -71,6 +72,19 @@ def test_a_request_that_can_never_fit_is_refused() -> None:
     huge = {**CRITICAL, "prompt_tokens": 512 * 16}
     report = simulate(scenario(huge), "headway")
     assert report.tiers[0].outcomes.keys() == {"rejected-invalid"}
+
+
+def test_time_goes_on_for_a_caller_whose_requests_never_fit() -> None:
+    stubborn = {**CRITICAL, "arrivals": {"kind": "closed", "callers": 2}, "prompt_tokens": 512 * 16}
+    report = simulate(scenario(stubborn), "fcfs")
+    assert report.tiers[0].outcomes == {"rejected-invalid": 2 * 10}
+
+
+def test_a_step_that_takes_no_time_ends_the_run_with_the_key_that_is_wrong() -> None:
+    model = {"base_s": 0.01, "decode_context_s": -1e-4}
+    nodes = {"max_num_seqs": 16, "num_blocks": 512, "cost_model": model}
+    with pytest.raises(ConfigError, match=r"nodes.cost_model: a step of .* would take -"):
+        simulate(scenario(nodes=nodes), "headway")
 
 
 def _report(seed: int) -> RunReport:

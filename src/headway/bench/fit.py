@@ -10,9 +10,11 @@ from itertools import pairwise
 from math import log
 from pathlib import Path
 from statistics import fmean, median, pstdev
+from typing import Annotated
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 from scipy.optimize import nnls
 
 from headway.core.predictor import StepCoefficients
@@ -32,19 +34,23 @@ FEATURES = (
 """Names in the log, in the order of `StepCoefficients` after its base."""
 
 
+_AtLeast0 = Annotated[float, Meta(ge=0)]
+_Count = Annotated[int, Meta(ge=0)]
+
+
 class LoggedStep(msgspec.Struct, frozen=True, kw_only=True):
     """One line of an engine's step log. Times in seconds of the engine's clock."""
 
     at_s: float
-    step_s: float
+    step_s: _AtLeast0
     more: bool
     """Whether work was left when it ended, so that the next step began at once."""
-    num_tokens: int
-    num_decodes: int
-    num_prefills: int
-    decode_context: int
-    prefill_context: int
-    prefill_work: float
+    num_tokens: Annotated[int, Meta(ge=1)]
+    num_decodes: _Count
+    num_prefills: _Count
+    decode_context: _Count
+    prefill_context: _Count
+    prefill_work: _AtLeast0
 
     @property
     def row(self) -> tuple[float, ...]:
@@ -69,12 +75,19 @@ class StepFit:
 def read_log(path: Path) -> list[LoggedStep]:
     """Return the steps of a log. Raises ConfigError with the line that is not one."""
     decoder = msgspec.json.Decoder(LoggedStep)
-    steps = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    steps: list[LoggedStep] = []
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
+    for number, line in enumerate(lines, 1):
         try:
-            steps.append(decoder.decode(line))
+            step = decoder.decode(line)
         except msgspec.DecodeError as error:
             raise ConfigError(f"{path}:{number}", f"not a step: {error}") from error
+        if steps and step.at_s < steps[-1].at_s:
+            raise ConfigError(f"{path}:{number}", "begins before the step above it")
+        steps.append(step)
     return steps
 
 
@@ -82,11 +95,14 @@ def fit_steps(steps: Sequence[LoggedStep]) -> StepFit:
     """Fit the time from the start of a step to the start of the next.
 
     That includes what happens between steps: planning, detokenising, handing out the answers.
-    Raises ConfigError when there are fewer than `MIN_STEPS` steps that another follows at once.
+    Raises ConfigError when there are fewer than `MIN_STEPS` steps that another follows at once, and
+    when their times cannot be explained.
     """
     rows, times = [], []
     for step, following in pairwise(steps):
         if step.more:
+            if not following.at_s > step.at_s:
+                raise ConfigError("steps", f"the one that begins at {step.at_s} s takes no time")
             rows.append(step.row)
             times.append(following.at_s - step.at_s)
     if len(rows) < MIN_STEPS:
@@ -95,6 +111,10 @@ def fit_steps(steps: Sequence[LoggedStep]) -> StepFit:
     features, actual = np.array(rows), np.array(times)
     values = _solve(features[~kept_out], actual[~kept_out])
     predicted = features[kept_out] @ values
+    if not (predicted > 0).all():
+        raise ConfigError(
+            "steps", "the best fit gives some of them no time; is the log a whole one?"
+        )
     ratios = [float(ratio) for ratio in actual[kept_out] / predicted]
     return StepFit(
         coefficients=StepCoefficients(*(float(value) for value in values)),
@@ -128,7 +148,10 @@ def _solve(features: np.ndarray, actual: np.ndarray) -> np.ndarray:
 def _least_squares(features: np.ndarray, actual: np.ndarray) -> np.ndarray:
     relative = features / actual[:, None]
     scale = np.maximum(relative.max(axis=0), 1e-12)
-    solution, _ = nnls(relative / scale, np.ones(len(actual)))
+    try:
+        solution, _ = nnls(relative / scale, np.ones(len(actual)))
+    except RuntimeError as error:
+        raise ConfigError("steps", f"no fit was found: {error}") from error
     return np.asarray(solution / scale)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -24,10 +24,13 @@ from headway.bench.isolation import BULK_ALONE, FLOOD, UNLOADED, IsolationReport
 from headway.bench.load import Load, Shape, arrival_times
 from headway.bench.summary import TierSummary
 from headway.cli.flood_load import flood_load
+from headway.cli.outputs import check_outputs, writing
 from headway.cli.settings import SetOption, overrides
 from headway.cli.stacks import OURS, own_runs
 from headway.cli.tell import tell
 from headway.clock import MonotonicClock
+from headway.config import load_config
+from headway.config.load import override
 from headway.errors import ConfigError
 from headway.sim.measures import RunReport, TierReport
 from headway.sim.run import simulate
@@ -90,7 +93,9 @@ def agreement(  # noqa: PLR0913  (typer makes an option of each parameter)
     engine is padded to the longest context of a step, so its cost depends on how alike those are.
     Ends with 1 when a figure does not agree.
     """
+    check_outputs({"--json": json_file}, [] if log is None else [log])
     chosen = ENGINE | overrides(settings, {})
+    _check_engine(chosen)
     load = flood_load(
         bulk_callers=bulk_callers,
         critical_every_s=critical_every_s,
@@ -99,17 +104,28 @@ def agreement(  # noqa: PLR0913  (typer makes an option of each parameter)
         grace_s=grace_s,
         seed=seed,
     )
+    for number in range(seed, seed + repeat):
+        _arrivals(load, number)
     steps = _each_alone(load, chosen) if log is None else read_log(log)
     fit = fit_steps(steps)
-    real = _measure((FLOOD,), load, chosen, repeat)
-    figures = compare(real, simulated_runs(real, fit, chosen))
     console = Console()
     console.print(to_toml(fit), end="", highlight=False)
+    real = _measure((FLOOD,), load, chosen, repeat)
+    figures = compare(real, simulated_runs(real, fit, chosen))
     console.print(table(figures))
     if json_file is not None:
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2))
+        with writing("--json", json_file):
+            json_file.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2))
     if not all(figure.agrees for figure in figures):
         sys.exit(1)
+
+
+def _check_engine(settings: Mapping[str, object]) -> None:
+    """Refuse what the engine or the simulator would, before minutes of measuring."""
+    engine = load_config(None, settings).engine
+    for key in ENGINE:
+        if getattr(engine, key.removeprefix("engine.")) != settings[key] or settings[key] is None:
+            raise ConfigError(key, "must be set by itself and to a number: the simulator needs it")
 
 
 def _measure(
@@ -204,15 +220,12 @@ def _scenario(
     seed: int,
 ) -> Scenario:
     load = real.load
-    assert load.critical_every_s is not None, "there is critical work to be compared"
-    times = arrival_times(seed, load.critical_every_s, load.duration_s)
-    if not times:
-        raise ConfigError("--critical-every", "no critical request comes within --duration")
+    times = _arrivals(load, seed)
     critical, bulk = _real(real, load.critical), _real(real, load.bulk)
     rows = "".join(f"{at},{_prompt(critical)},{load.critical.num_output_tokens}\n" for at in times)
     trace = folder / f"critical-{seed}.csv"
     trace.write_text("arrival_s,prompt_tokens,output_tokens\n" + rows, encoding="utf-8")
-    raw = {
+    raw: dict[str, Any] = {
         "name": "agreement",
         "duration_s": load.duration_s,
         "warmup_s": load.warmup_s,
@@ -244,7 +257,19 @@ def _scenario(
             },
         ],
     }
+    for key, value in settings.items():
+        if key.partition(".")[0] == "tiers":
+            override(raw, key, value)
     return parse_scenario(raw, folder)
+
+
+def _arrivals(load: Load, seed: int) -> list[float]:
+    """Return when critical requests come. Raises ConfigError when none does."""
+    assert load.critical_every_s is not None, "there is critical work to be compared"
+    times = arrival_times(seed, load.critical_every_s, load.duration_s)
+    if not times:
+        raise ConfigError("--critical-every", "no critical request comes within --duration")
+    return times
 
 
 def _prompt(summary: TierSummary) -> int:

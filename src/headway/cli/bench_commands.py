@@ -19,6 +19,7 @@ from headway.bench.verdict import judge
 from headway.cli.agreement import agreement
 from headway.cli.fit import fit
 from headway.cli.flood_load import flood_load
+from headway.cli.outputs import check_outputs
 from headway.cli.settings import SetOption, overrides
 from headway.cli.stacks import BASELINE, OURS, own_runs
 from headway.cli.tell import tell
@@ -65,6 +66,7 @@ def isolation(  # noqa: PLR0913  (typer makes an option of each parameter)
 
     Without --url: our own stack, first come first served and then by tier, bulk alone beside it.
     """
+    check_outputs({"--json": json_file, "--png": png_file, "--html": html_file})
     load = flood_load(
         bulk_callers=bulk_callers,
         critical_every_s=critical_every_s,

@@ -1,7 +1,20 @@
 """Which load do a measurement's options mean?"""
 
+from collections.abc import Mapping
+from math import isfinite
+
 from headway.bench.load import Load
 from headway.errors import ConfigError
+
+LONGEST_S = 86_400.0
+"""A day; all arrivals of a phase are drawn when it begins."""
+
+
+def check_seconds(options: Mapping[str, float]) -> None:
+    """Raise ConfigError, by option, for a number that is no length of time to be waited for."""
+    for option, seconds in options.items():
+        if not isfinite(seconds) or seconds > LONGEST_S:
+            raise ConfigError(option, f"must be at most {LONGEST_S:g} s, got {seconds:g}")
 
 
 def flood_load(
@@ -14,6 +27,14 @@ def flood_load(
     seed: int,
 ) -> Load:
     """Return the load. Raises ConfigError when nothing of it would be counted."""
+    check_seconds(
+        {
+            "--duration": duration_s,
+            "--warmup": warmup_s,
+            "--grace": grace_s,
+            "--critical-every": critical_every_s,
+        }
+    )
     if not warmup_s < duration_s:
         raise ConfigError("--warmup", f"must be below --duration, {duration_s:g} s")
     return Load(

@@ -1,6 +1,6 @@
 """Which settings do the command line, the environment and the file together mean?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -37,17 +37,22 @@ def find_file(chosen: Path | None) -> Path | None:
     return DEFAULT_FILE if DEFAULT_FILE.exists() else None
 
 
-def overrides(pairs: Sequence[str] | None, options: Mapping[str, object]) -> dict[str, object]:
+def overrides(
+    pairs: Sequence[str] | None,
+    options: Mapping[str, object],
+    read: Callable[[str, str], object] = parse_yaml,
+) -> dict[str, object]:
     """Return what wins over the file: `--set` pairs, then the options that are not None.
 
-    Raises ConfigError for a pair without `=` or with a value that is not YAML.
+    `read` returns what a text means; it is also told where the text comes from. Raises ConfigError
+    for a pair without `=` or with a value that is not readable.
     """
     values: dict[str, object] = {}
     for pair in pairs or ():
         key, equals, text = pair.partition("=")
         if not equals or not key:
             raise ConfigError("--set", f"must be KEY=VALUE, got {pair!r}")
-        values[key.strip()] = parse_yaml(text, f"--set {key}")
+        values[key.strip()] = read(text, f"--set {key}")
     values.update({key: value for key, value in options.items() if value is not None})
     return values
 

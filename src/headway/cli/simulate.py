@@ -1,8 +1,8 @@
 """How is a simulation run from the command line?"""
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,19 +10,24 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from headway.cli.outputs import check_outputs, writing
+from headway.cli.scenario_values import scenario_value
 from headway.cli.settings import SetOption, overrides
 from headway.errors import ConfigError
 from headway.sim.measures import RunReport
 from headway.sim.plan_log import PlanLog
-from headway.sim.plot import write_plot
-from headway.sim.policies import check_policy
-from headway.sim.report import tables, to_json
+from headway.sim.plot import check_plot, write_plot
+from headway.sim.policies import check_policy, knobs_of
+from headway.sim.report import notes, tables, to_json
+from headway.sim.run import check_run
 from headway.sim.run import simulate as run_one
-from headway.sim.scenario import Scenario
+from headway.sim.scenario import MOST_SEED, Scenario
 from headway.sim.scenario_file import find_scenario, load_scenario, shipped_names
 from headway.sim.world import Watch
 
 _WIDTH_OF_FILES = 180
+Plan = tuple[Scenario, str, int]
+"""A run: of a scenario, under a policy, with a seed."""
 
 
 def simulate(
@@ -34,7 +39,8 @@ def simulate(
         list[str] | None, typer.Option("--policy", help="What to compare; may be repeated.")
     ] = None,
     seed: Annotated[
-        list[int] | None, typer.Option("--seed", min=0, help="May be repeated; else the file's.")
+        list[int] | None,
+        typer.Option("--seed", min=0, max=MOST_SEED, help="May be repeated; else the file's."),
     ] = None,
     settings: SetOption = None,
     trace: Annotated[
@@ -53,43 +59,115 @@ def simulate(
 ) -> None:
     """Run scenarios in virtual time, each under every policy and seed."""
     if not scenario:
+        if any((policy, seed, settings, trace, output, plot, plan_log)):
+            raise ConfigError("scenario", "none is named, and options are for runs of one")
         typer.echo("\n".join(shipped_names()))
         return
     policies = policy if policy else ["headway"]
+    _check_distinct("--policy", policies)
+    _check_distinct("--seed", seed if seed else [])
     for name in policies:
         check_policy(name)
-    values = overrides(settings, {})
-    loaded = [load_scenario(find_scenario(name), values, trace=trace) for name in scenario]
+    values = overrides(settings, {}, scenario_value)
+    files = [find_scenario(name) for name in scenario]
+    loaded = [load_scenario(file, values, trace=trace) for file in files]
+    _check_names(loaded, files)
+    _check_knobs(loaded, policies, values)
     plans = [
         (each, name, number)
         for each in loaded
         for name in policies
         for number in (seed if seed else [each.seed])
     ]
+    for each, name, _ in plans:
+        check_run(each, name)
     if plan_log is not None and len(plans) != 1:
         raise ConfigError("--plan-log", f"is of one run, not of {len(plans)}")
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES)
-    runs = _run_all(plans, plan_log)
-    for each in loaded:
-        console.print(f"{each.name}: {each.shows}", soft_wrap=True)
-        for shown in tables([run for run in runs if run.scenario == each.name]):
-            console.print(shown)
-    if output is not None:
-        output.write_bytes(to_json(runs))
     if plot is not None:
+        check_plot(plot, len(plans))
+    outputs = {"--output": output, "--plot": plot, "--plan-log": plan_log}
+    check_outputs(outputs, files if trace is None else [*files, trace])
+    runs: list[RunReport] = []
+    try:
+        for plan in plans:
+            runs.append(_run(plan, plan_log))
+    finally:
+        if len(runs) < len(plans):
+            kept = ", whose results are kept" if runs else ""
+            text = f"stopped when {len(runs)} of {len(plans)} runs had ended{kept}"
+            sys.stderr.write(f"headway: {text}\n")
+        if runs:
+            _report(loaded, runs, output, plot)
+
+
+def _check_distinct(option: str, values: Sequence[object]) -> None:
+    for value in values:
+        if values.count(value) > 1:
+            raise ConfigError(option, f"{value} is given twice")
+
+
+def _check_names(loaded: Sequence[Scenario], files: Sequence[Path]) -> None:
+    """Results are told apart by the scenarios' names."""
+    seen: dict[str, Path] = {}
+    for scenario, file in zip(loaded, files, strict=True):
+        if scenario.name in seen:
+            text = f"its name is {scenario.name!r}, as that of {seen[scenario.name]}"
+            raise ConfigError(str(file), f"{text}: results could not be told apart")
+        seen[scenario.name] = file
+
+
+def _check_knobs(
+    loaded: Sequence[Scenario], policies: Sequence[str], values: Mapping[str, object]
+) -> None:
+    """A file may be for more policies than are run; what is set for this run is meant for them."""
+    for scenario in loaded:
+        known = [f"policy.{knob}" for name in policies for knob in knobs_of(name, scenario.tiers)]
+        for key in values:
+            if key.startswith("policy.") and key not in known:
+                raise ConfigError(f"--set {key}", f"is not read by {', '.join(policies)}")
+
+
+def _run(plan: Plan, plan_log: Path | None) -> RunReport:
+    scenario, policy, seed = plan
+    with _bar(scenario, policy, seed) as watch:
+        if plan_log is None:
+            return run_one(scenario, policy, seed, watch=watch)
+        with (
+            writing("--plan-log", plan_log),
+            PlanLog(plan_log.open("w", encoding="utf-8")) as log,
+        ):
+            return run_one(scenario, policy, seed, watch=watch, plan_log=log)
+
+
+def _report(
+    loaded: Sequence[Scenario], runs: Sequence[RunReport], output: Path | None, plot: Path | None
+) -> None:
+    """Write and print, each whatever becomes of the others."""
+    with ExitStack() as last:
+        last.callback(_print, loaded, runs)
+        if plot is not None:
+            last.callback(_write_plot, runs, plot)
+        if output is not None:
+            with writing("--output", output):
+                output.write_bytes(to_json(runs))
+
+
+def _write_plot(runs: Sequence[RunReport], plot: Path) -> None:
+    with writing("--plot", plot):
         write_plot(runs, plot)
 
 
-def _run_all(plans: Sequence[tuple[Scenario, str, int]], plan_log: Path | None) -> list[RunReport]:
-    runs: list[RunReport] = []
-    for scenario, policy, seed in plans:
-        with _bar(scenario, policy, seed) as watch:
-            if plan_log is None:
-                runs.append(run_one(scenario, policy, seed, watch=watch))
-                continue
-            with PlanLog(plan_log.open("w", encoding="utf-8")) as log:
-                runs.append(run_one(scenario, policy, seed, watch=watch, plan_log=log))
-    return runs
+def _print(loaded: Sequence[Scenario], runs: Sequence[RunReport]) -> None:
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES)
+    for scenario in loaded:
+        own = [run for run in runs if run.scenario == scenario.name]
+        if not own:
+            continue
+        console.print(f"{scenario.name}: {scenario.shows}", soft_wrap=True)
+        for shown in tables(own):
+            console.print(shown)
+        for note in notes(own):
+            console.print(note, soft_wrap=True)
 
 
 @contextmanager

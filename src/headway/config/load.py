@@ -66,7 +66,7 @@ def is_loopback(host: str) -> bool:
 
 
 def override(raw: dict[str, Any], key: str, value: object) -> None:
-    """Set what a dotted path, as `gateway.port`, means. Raises ConfigError where that is a list."""
+    """Set what a dotted path means, as `gateway.port`. Raises ConfigError at what is no table."""
     section, _, name = key.partition(".")
     if not name:
         raw[section] = value
@@ -75,7 +75,8 @@ def override(raw: dict[str, Any], key: str, value: object) -> None:
     if current is None:
         current = {}
     if not isinstance(current, dict):
-        raise ConfigError(key, f"cannot be set: `{section}` is a list in the file")
+        kind = "a list in the file" if isinstance(current, list) else "no table"
+        raise ConfigError(key, f"cannot be set: `{section}` is {kind}")
     if "." in name:
         current = dict(current)
         override(current, name, value)

@@ -9,13 +9,18 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from math import exp, isfinite
+from math import exp
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from headway.core.predictor import StepFeatures
 from headway.errors import ConfigError
+
+LEAST_STEP_S, MOST_STEP_S = 1e-6, 1e6
+"""No step of any machine takes less or more; time has to go on, and steps are many."""
+MOST_COEFFICIENT = 1e9
+PATH = "nodes.cost_model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,19 @@ class CostModel:
     """Up to so many tokens the first regime holds, beyond it the second."""
 
     def time_s(self, features: StepFeatures) -> float:
-        """Return the seconds that a step takes, without noise."""
+        """Return the seconds that a step takes, without noise.
+
+        Raises ConfigError for a step that no machine can do: coefficients may be negative, so the
+        sum may be, too.
+        """
+        seconds = self._seconds(features)
+        if not LEAST_STEP_S <= seconds <= MOST_STEP_S:
+            step = f"{features.num_decodes} decodes among {features.num_tokens} tokens"
+            possible = f"{LEAST_STEP_S:g} to {MOST_STEP_S:g} s are possible"
+            raise ConfigError(PATH, f"a step of {step} would take {seconds:g} s; {possible}")
+        return seconds
+
+    def _seconds(self, features: StepFeatures) -> float:
         if len(self.regimes) == 1:
             return self.regimes[0].time_s(features)
         if self.small_up_to is None:
@@ -98,22 +115,22 @@ def cost_model(source: str | Mapping[str, Any]) -> CostModel:
     slowest of which counts.
     """
     if isinstance(source, Mapping):
-        return CostModel((_affine(source, "cost_model"),))
+        return CostModel((_affine(source, PATH),))
     if source in COST_MODELS:
         return COST_MODELS[source]
     if not source.endswith((".json", ".toml")):
         known = ", ".join(COST_MODELS)
-        raise ConfigError("cost_model", f"no model {source!r}; there are {known}, or give a file")
+        raise ConfigError(PATH, f"no model {source!r}; there are {known}, or give a file")
     return _from_file(Path(source))
 
 
 def _from_file(path: Path) -> CostModel:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(str(path), f"not valid: {error}") from error
     regimes = document.get("regimes", document) if isinstance(document, dict) else document
     if isinstance(regimes, dict):
@@ -129,10 +146,13 @@ def _affine(value: object, at: str) -> Affine:
     for key, number in value.items():
         if key not in _NAMES:
             raise ConfigError(f"{at}.{key}", f"unknown key; allowed: {', '.join(_NAMES)}")
-        if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
-            raise ConfigError(f"{at}.{key}", f"must be a finite number, got {number!r}")
-    if not value.get("base_s", 0) > 0:
-        raise ConfigError(f"{at}.base_s", "must be above 0: no step is free")
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise ConfigError(f"{at}.{key}", f"must be a number, got {number!r}")
+        if not abs(number) <= MOST_COEFFICIENT:
+            text = f"must be a finite number of at most {MOST_COEFFICIENT:g}, got {number}"
+            raise ConfigError(f"{at}.{key}", text)
+    if "base_s" not in value or value["base_s"] < 0:
+        raise ConfigError(f"{at}.base_s", "must be given, and at least 0")
     return Affine(**{key: float(number) for key, number in value.items()})
 
 

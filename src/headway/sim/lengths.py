@@ -37,7 +37,6 @@ def _lognormal(length: LognormalLength) -> Draw:
     low, high = length.low, length.high
 
     def draw(rng: Random) -> int:
-        tokens = max(low, round(exp(rng.gauss(mu, sigma))))
-        return tokens if high is None else min(high, tokens)
+        return min(high, max(low, round(exp(rng.gauss(mu, sigma)))))
 
     return draw

@@ -17,6 +17,7 @@ from headway.sim.course import Course, course, course_spans
 from headway.sim.records import GAP_UNIT_S, OUTCOMES, Recorder
 from headway.sim.scenario import Scenario
 from headway.sim.shares import jain_index, least_share
+from headway.sim.workload import TraceRows, trace_rows
 
 MOST_TENANTS = 100
 Numbers = NDArray[np.float64]
@@ -67,7 +68,7 @@ class TenantReport(Struct, frozen=True, kw_only=True):
     num_completed: int
 
 
-class RunReport(Struct, frozen=True, kw_only=True):
+class RunReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The figures of one run."""
 
     scenario: str
@@ -112,6 +113,8 @@ class RunReport(Struct, frozen=True, kw_only=True):
     """By rank."""
     limit: list[int | None]
     """Requests that all nodes together took, at the end of each span; None: nobody limited them."""
+    trace_rows: dict[str, TraceRows] = {}
+    """Of the streams that replay a trace; left out where none does."""
 
 
 class _Columns:
@@ -192,6 +195,7 @@ def measure(
         course_s=[float(end) for _, end in spans],
         course=[course(recorder, rank, spans) for rank in range(recorder.num_ranks)],
         limit=[recorder.seconds[end - 1].limit for _, end in spans],
+        trace_rows=trace_rows(scenario),
     )
 
 

@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
+from importlib import import_module
 from io import BytesIO
 from math import nan
 from pathlib import Path
@@ -10,24 +11,31 @@ from typing import TYPE_CHECKING
 
 from headway.errors import ConfigError
 from headway.sim.measures import RunReport
-from headway.sim.report import COLUMNS, RUN_COLUMNS, rows, run_rows
+from headway.sim.report import COLUMNS, RUN_COLUMNS, notes, rows, run_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _COLOURS = ("#c1121f", "#e09f3e", "#6c7a89", "#335c67")
 SUFFIXES = (".png", ".html")
+MOST_RUNS = 100
+"""Side by side in one image; it cannot be wider than 65,536 pixels."""
 
 
-def check_plot(path: Path) -> None:
-    """Raise ConfigError for a file that is neither of `SUFFIXES`."""
+def check_plot(path: Path, num_runs: int) -> None:
+    """Raise ConfigError for a file that is neither of `SUFFIXES`, or for too many runs.
+
+    Raises ModuleNotFoundError when what draws is not installed.
+    """
     if path.suffix not in SUFFIXES:
         raise ConfigError("--plot", f"must end in {' or '.join(SUFFIXES)}, got {path.name!r}")
+    if num_runs > MOST_RUNS:
+        raise ConfigError("--plot", f"shows at most {MOST_RUNS} runs, not {num_runs}")
+    import_module("matplotlib")
 
 
 def write_plot(runs: Sequence[RunReport], path: Path) -> None:
     """Write the runs' courses as a PNG, or as one page that needs nothing else, with figures."""
-    check_plot(path)
     if path.suffix == ".png":
         path.write_bytes(draw_png(runs))
         return
@@ -44,7 +52,7 @@ th, td {{ border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: right
 <img alt="Tokens per second and requests waiting over time" src="data:image/png;base64,{image}">
 {_table(COLUMNS, rows(runs))}
 {_table(RUN_COLUMNS, run_rows(runs))}
-</body></html>
+{"".join(f"<p>{escape(note)}</p>" for note in notes(runs))}</body></html>
 """
     path.write_text(page, encoding="utf-8")
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from headway.core.tier import Tiers
 from headway.errors import ConfigError
 from headway.sim.baselines.fcfs import new_fcfs
-from headway.sim.baselines.sarathi import new_sarathi
+from headway.sim.baselines.sarathi import CHUNK_KNOB, new_sarathi
 from headway.sim.baselines.sarathi_edf import new_sarathi_edf
-from headway.sim.baselines.static_partition import StaticPartition
+from headway.sim.baselines.static_partition import StaticPartition, share_knobs
 from headway.sim.baselines.vllm_priority import new_vllm_priority
 from headway.sim.baselines.vtc import new_vtc
 from headway.sim.headway_scheduler import HeadwayScheduler
@@ -49,6 +49,14 @@ def check_policy(name: str) -> None:
         known = ", ".join(POLICIES)
         text = f"there is no policy {name!r}, only {known}; and {BEHIND_GATEWAY}fcfs and so on"
         raise ConfigError("policy", text)
+
+
+def knobs_of(name: str, tiers: Tiers) -> tuple[str, ...]:
+    """Return the keys of a scenario's `[policy]` that the policy reads."""
+    factory = POLICIES[name.removeprefix(BEHIND_GATEWAY)]
+    if factory in (new_sarathi, new_sarathi_edf):
+        return (CHUNK_KNOB,)
+    return share_knobs(tiers) if factory is StaticPartition else ()
 
 
 def tiers_under(name: str, tiers: Tiers) -> Tiers:

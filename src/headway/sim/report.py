@@ -7,6 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from headway.sim.measures import RunReport, TierReport
+from headway.sim.workload import TraceRows
 
 COLUMNS = (
     "policy",
@@ -61,6 +62,25 @@ def run_rows(runs: Sequence[RunReport]) -> list[tuple[str, ...]]:
 def tables(runs: Sequence[RunReport]) -> list[Table]:
     """Return the figures by tier and by run, for the terminal."""
     return [_table(COLUMNS, rows(runs)), _table(RUN_COLUMNS, run_rows(runs))]
+
+
+def notes(runs: Sequence[RunReport]) -> list[str]:
+    """Return a sentence, once, for each trace of which rows were left out."""
+    return list(
+        dict.fromkeys(
+            _left_out(f"{run.scenario}, stream {name}", rows)
+            for run in runs
+            for name, rows in run.trace_rows.items()
+            if rows.num_before + rows.num_after > 0
+        )
+    )
+
+
+def _left_out(where: str, rows: TraceRows) -> str:
+    return (
+        f"{where}: {rows.num_before + rows.num_after} of the trace's {rows.num_rows} rows were "
+        f"left out, {rows.num_before} before from_s and {rows.num_after} after the stream's end"
+    )
 
 
 def to_json(runs: Sequence[RunReport]) -> bytes:

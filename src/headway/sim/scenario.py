@@ -1,7 +1,8 @@
 """What can a scenario say?
 
 Every key of a scenario file is a field here, with its range; units are in the names. A file leaves
-out what it does not care about.
+out what it does not care about. Ranges end where a number can only be a mistake, or where a run
+would not end: beyond them floats overflow, or nothing holds what would have to be written down.
 """
 
 from typing import Annotated
@@ -13,10 +14,25 @@ from headway.core.tier import Tiers
 
 _Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 _Text = Annotated[str, Meta(min_length=1, max_length=500)]
-_Above0 = Annotated[float, Meta(gt=0)]
-_AtLeast0 = Annotated[float, Meta(ge=0)]
-_Count = Annotated[int, Meta(ge=1)]
+MOST = 1_000_000_000
+"""Of anything that is counted or measured: requests per second, tokens, tenants, seconds."""
+LEAST = 1e-9
+"""Of what must not be 0: smaller rates and lengths of time vanish when they are multiplied."""
+LONGEST_RUN_S = 31_536_000
+"""A year. Each virtual second is written down, in about a kilobyte."""
+MOST_CALLERS = 1_000_000
+"""Of one closed loop: each has a generator of its own, of some kilobytes."""
+MOST_SEED = 2**63 - 1
+"""The largest that the report's JSON holds."""
+
+_Above0 = Annotated[float, Meta(ge=LEAST, le=MOST)]
+_AtLeast0 = Annotated[float, Meta(ge=0, le=MOST)]
+_RunSeconds = Annotated[float, Meta(ge=0, le=LONGEST_RUN_S)]
+_Count = Annotated[int, Meta(ge=1, le=MOST)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
+_Factor = Annotated[float, Meta(ge=1e-6, le=1e6)]
+_Sigma = Annotated[float, Meta(ge=0, le=3)]
+"""Of the logarithm of a factor of mean 1: with 3, half of the factors are below 0.011."""
 
 
 class FixedLength(Section, frozen=True, kw_only=True):
@@ -39,14 +55,14 @@ class LognormalLength(Section, frozen=True, kw_only=True):
     mean: _Above0 | None = None
     p99: _Above0 | None = None
     low: _Count = 1
-    high: _Count | None = None
+    high: _Count = MOST
 
 
 class EmpiricalLength(Section, frozen=True, kw_only=True):
     """Drawn from the rows of a trace, each row as likely."""
 
     trace: _Text
-    divisor: _Above0 = 1.0
+    divisor: _Factor = 1.0
 
 
 Length = FixedLength | UniformLength | LognormalLength | EmpiricalLength
@@ -63,14 +79,14 @@ class PoissonArrivals(Section, frozen=True, kw_only=True):
 
     rate: _Above0
     """Requests per second."""
-    cv: _Above0 = 1.0
+    cv: Annotated[float, Meta(ge=1e-3, le=100)] = 1.0
     """Standard deviation of the gaps as a multiple of their mean."""
 
 
 class ClosedArrivals(Section, frozen=True, kw_only=True):
     """Callers that each send their next request once the last was answered."""
 
-    callers: _Count
+    callers: Annotated[int, Meta(ge=1, le=MOST_CALLERS)]
     think_s: _AtLeast0 = 0.0
     """Mean pause before the next request, exponentially distributed."""
 
@@ -106,9 +122,9 @@ class TraceArrivals(Section, frozen=True, kw_only=True):
     file: _Text
     from_s: _AtLeast0 = 0.0
     """Where in the trace the stream begins; earlier rows are left out."""
-    rate_factor: _Above0 = 1.0
+    rate_factor: _Factor = 1.0
     """Arrival times are divided by it."""
-    token_divisor: _Above0 = 1.0
+    token_divisor: _Factor = 1.0
     """Prompt and output tokens are divided by it."""
 
 
@@ -171,7 +187,7 @@ class StreamConfig(StreamHead, frozen=True, kw_only=True):
 class NodesConfig(Section, frozen=True, kw_only=True):
     """The engines: how many, how large and how fast."""
 
-    count: _Count = 1
+    count: Annotated[int, Meta(ge=1, le=10_000)] = 1
     max_num_seqs: _Count = 256
     max_num_batched_tokens: _Count = 2048
     num_blocks: _Count = 4096
@@ -179,10 +195,10 @@ class NodesConfig(Section, frozen=True, kw_only=True):
     enable_prefix_caching: bool = True
     cost_model: str | dict[str, float] = "a100-llama3-8b"
     """A name, a file that `headway bench fit` wrote, or the coefficients themselves."""
-    noise: _AtLeast0 = 0.05
+    noise: _Sigma = 0.05
     """Sigma of the log-normal factor on each step's time."""
     spike_probability: _Share = 0.001
-    spike_factor: Annotated[float, Meta(ge=1)] = 5.0
+    spike_factor: Annotated[float, Meta(ge=1, le=1e6)] = 5.0
     max_inflight: _Count | None = None
     """Most requests that the gateway keeps at one node; null: what the node reports, or learns."""
     first_limit: _Count | None = None
@@ -190,7 +206,7 @@ class NodesConfig(Section, frozen=True, kw_only=True):
     keep_targets: bool = True
     """Whether headway's engine keeps the tiers' targets as configured; false: it stretches them on
     a slow machine, as the embedded engine does."""
-    predictor_error: _Above0 = 1.0
+    predictor_error: _Factor = 1.0
     """Factor on the step times that the engine's predictor learns from; 1 is the truth."""
     retry_s: _AtLeast0 = 1.0
     """How long after a dead node is well again the gateway notices."""
@@ -201,9 +217,9 @@ class GatewayOptions(Section, frozen=True, kw_only=True):
 
     adaptive_limits: bool = True
     """Whether nodes' limits follow what they show; otherwise they stay as they begin."""
-    output_guess_factor: _Above0 = 1.0
+    output_guess_factor: _Factor = 1.0
     """Factor on the expected output tokens."""
-    output_guess_sigma: _AtLeast0 = 0.0
+    output_guess_sigma: _Sigma = 0.0
     """Sigma of a further log-normal factor, drawn for each request."""
 
 
@@ -211,7 +227,7 @@ class TenantConfig(Section, frozen=True, kw_only=True):
     """A tenant that is not like the others."""
 
     name: _Name
-    weight: Annotated[float, Meta(ge=1e-6, le=1e6)] = 1.0
+    weight: _Factor = 1.0
 
 
 class NodeDown(Section, frozen=True, kw_only=True):
@@ -228,7 +244,7 @@ class NodeSlow(Section, frozen=True, kw_only=True):
     node: Annotated[int, Meta(ge=0)]
     at_s: _AtLeast0
     until_s: _Above0
-    factor: _Above0
+    factor: _Factor
 
 
 NodeEvent = NodeDown | NodeSlow
@@ -263,8 +279,8 @@ class ScenarioHead(Section, frozen=True, kw_only=True):
 
     name: _Name
     shows: _Text = "not said"
-    duration_s: _Above0
-    warmup_s: _AtLeast0 = 0.0
-    drain_s: _AtLeast0 = 60.0
-    seed: Annotated[int, Meta(ge=0)] = 0
-    load: _Above0 = 1.0
+    duration_s: Annotated[float, Meta(ge=LEAST, le=LONGEST_RUN_S)]
+    warmup_s: _RunSeconds = 0.0
+    drain_s: _RunSeconds = 60.0
+    seed: Annotated[int, Meta(ge=0, le=MOST_SEED)] = 0
+    load: _Factor = 1.0

@@ -1,7 +1,8 @@
 """Who arrived when, by a CSV file?
 
 Columns `arrival_s`, `prompt_tokens` and `output_tokens`, and `tenant` and `tier` where known;
-others are ignored. Lines starting with `#` are comments.
+others are ignored. Lines starting with `#` are comments. A byte order mark, as spreadsheets write
+it, is no part of the first column's name.
 """
 
 import csv
@@ -12,8 +13,10 @@ from math import isfinite
 from pathlib import Path
 
 from headway.errors import ConfigError
+from headway.sim.scenario import MOST
 
 REQUIRED = ("arrival_s", "prompt_tokens", "output_tokens")
+COLUMNS = (*REQUIRED, "tenant", "tier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +28,19 @@ class TraceRow:
     output_tokens: int
     tenant: str = ""
     tier: str = ""
+    line: int = 0
+    """Of the file."""
 
 
 @lru_cache(maxsize=8)
 def read_trace(path: Path, token_divisor: float = 1.0) -> tuple[TraceRow, ...]:
     """Return the rows. Raises ConfigError that names the file, and for a bad row its line."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             rows = tuple(_rows(file, path, token_divisor))
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (ValueError, csv.Error) as error:
         raise ConfigError(str(path), f"not a CSV file: {error}") from error
     if not rows:
         raise ConfigError(str(path), "no rows")
@@ -55,6 +60,9 @@ def _rows(file: Iterator[str], path: Path, divisor: float) -> Iterator[TraceRow]
     missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
     if missing:
         raise ConfigError(str(path), f"no column {', '.join(missing)} in the header")
+    twice = [name for name in COLUMNS if list(reader.fieldnames or ()).count(name) > 1]
+    if twice:
+        raise ConfigError(str(path), f"several columns {', '.join(twice)} in the header")
     first, latest = None, 0.0
     for record in reader:
         at = f"{path}, line {lines[-1]}"
@@ -69,6 +77,7 @@ def _rows(file: Iterator[str], path: Path, divisor: float) -> Iterator[TraceRow]
             output_tokens=_count(record, "output_tokens", divisor, at),
             tenant=record.get("tenant") or "",
             tier=record.get("tier") or "",
+            line=lines[-1],
         )
 
 
@@ -85,4 +94,7 @@ def _number(record: dict[str, str], name: str, at: str) -> float:
 
 def _count(record: dict[str, str], name: str, divisor: float, at: str) -> int:
     """A prompt and an answer have at least one token, whatever the row or the divisor says."""
-    return max(1, round(_number(record, name, at) / divisor))
+    count = _number(record, name, at) / divisor
+    if count > MOST:
+        raise ConfigError(at, f"{name} must be at most {MOST:,} tokens, got {count:g}")
+    return max(1, round(count))

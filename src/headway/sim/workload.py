@@ -11,7 +11,8 @@ from math import cos, pi
 from pathlib import Path
 from random import Random
 
-from headway.errors import ConfigError
+from msgspec import Struct
+
 from headway.sim.call import Call
 from headway.sim.lengths import Draw, draw_of
 from headway.sim.scenario import (
@@ -21,17 +22,49 @@ from headway.sim.scenario import (
     PoissonArrivals,
     Scenario,
     StepsArrivals,
+    StreamConfig,
     TraceArrivals,
 )
 from headway.sim.trace import TraceRow, read_trace
 
 
 @dataclass(frozen=True, slots=True)
-class _Times:
+class Times:
     """A stream's own clock: from `start` to `end`, in seconds of the scenario."""
 
     start: float
     end: float
+
+
+def times_of(scenario: Scenario, stream: StreamConfig) -> Times:
+    """Return when the stream may send."""
+    end = scenario.duration_s if stream.end_s is None else stream.end_s
+    return Times(stream.start_s, min(end, scenario.duration_s))
+
+
+class TraceRows(Struct, frozen=True, kw_only=True):
+    """How much of a trace a stream replays."""
+
+    num_rows: int
+    num_before: int
+    """Left out, for they are before `from_s`."""
+    num_after: int
+    """Left out, for the stream has ended by then."""
+
+
+def trace_rows(scenario: Scenario) -> dict[str, TraceRows]:
+    """Return what becomes of the rows of each stream that replays a trace, by its name."""
+    found = {}
+    for stream in scenario.streams:
+        if isinstance(stream.arrivals, TraceArrivals):
+            times = times_of(scenario, stream)
+            since_s = [since for since, _ in _replayed(stream.arrivals, scenario.load)]
+            found[stream.name] = TraceRows(
+                num_rows=len(since_s),
+                num_before=sum(since < 0 for since in since_s),
+                num_after=sum(since >= 0 and times.start + since >= times.end for since in since_s),
+            )
+    return found
 
 
 class Source:
@@ -41,11 +74,10 @@ class Source:
         stream = scenario.streams[index]
         self.index = index
         self.stream = stream
-        self._rank = _rank_of(scenario, stream.tier, f"streams[{index}].tier")
+        self._rank = _rank_of(scenario, stream.tier)
         self._scenario = scenario
         self._seed = f"{seed}/{stream.name}"
-        end = scenario.duration_s if stream.end_s is None else stream.end_s
-        self._times = _Times(stream.start_s, min(end, scenario.duration_s))
+        self._times = times_of(scenario, stream)
         self._prompt: Draw = draw_of(stream.prompt_tokens, _prompt_of)
         self._output: Draw = draw_of(stream.output_tokens, _output_of)
         self._weights = {tenant.name: tenant.weight for tenant in scenario.tenants}
@@ -105,8 +137,7 @@ class Source:
         return iter([times.start] * count if times.start < times.end else [])
 
     def _replay(self, arrivals: TraceArrivals, rng: Random) -> Iterator[Call]:
-        for number, row in enumerate(read_trace(Path(arrivals.file), arrivals.token_divisor)):
-            since = (row.arrival_s - arrivals.from_s) / (arrivals.rate_factor * self._scenario.load)
+        for since, row in _replayed(arrivals, self._scenario.load):
             if since < 0:
                 continue
             at = self._times.start + since
@@ -119,8 +150,7 @@ class Source:
                 call.tenant = row.tenant
                 call.weight = self._weights.get(row.tenant, 1.0)
             if row.tier:
-                at_row = f"{arrivals.file}, row {number + 1}"
-                call.rank = _rank_of(self._scenario, row.tier, at_row)
+                call.rank = _rank_of(self._scenario, row.tier)
             yield call
 
     def _draw(self, at: float, rng: Random) -> Call:
@@ -151,12 +181,16 @@ class Source:
         return call
 
 
-def _rank_of(scenario: Scenario, tier: str, at: str) -> int:
+def _rank_of(scenario: Scenario, tier: str) -> int:
     found = scenario.tiers.by_name(tier)
-    if found is None:
-        names = ", ".join(each.name for each in scenario.tiers.all)
-        raise ConfigError(at, f"no tier {tier!r}; allowed: {names}")
+    assert found is not None, "checked when the scenario was read"
     return found.rank
+
+
+def _replayed(arrivals: TraceArrivals, load: float) -> Iterator[tuple[float, TraceRow]]:
+    """Yield all rows, each with its time since the stream's start; below 0: before `from_s`."""
+    for row in read_trace(Path(arrivals.file), arrivals.token_divisor):
+        yield (row.arrival_s - arrivals.from_s) / (arrivals.rate_factor * load), row
 
 
 def _prompt_of(row: TraceRow) -> int:
@@ -167,7 +201,7 @@ def _output_of(row: TraceRow) -> int:
     return row.output_tokens
 
 
-def _renewals(rng: Random, rate: float, cv: float, times: _Times) -> Iterator[float]:
+def _renewals(rng: Random, rate: float, cv: float, times: Times) -> Iterator[float]:
     shape = 1 / (cv * cv)
     at = times.start
     while True:
@@ -178,7 +212,7 @@ def _renewals(rng: Random, rate: float, cv: float, times: _Times) -> Iterator[fl
 
 
 def _thinned(
-    rng: Random, rate: Callable[[float], float], most: float, times: _Times
+    rng: Random, rate: Callable[[float], float], most: float, times: Times
 ) -> Iterator[float]:
     """Yield Poisson arrivals of a varying rate: those of the highest, each kept by its chance."""
     at = 0.0

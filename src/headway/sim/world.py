@@ -6,7 +6,7 @@ same scenario, policy and seed give the same run, event for event (G10).
 
 import gc
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from random import Random
 from typing import Any
@@ -15,16 +15,18 @@ from headway.core.outcome import Outcome
 from headway.core.predictor import StepFeatures
 from headway.sim.balancer import Balancer
 from headway.sim.call import Call
-from headway.sim.cost_model import StepNoise, cost_model
+from headway.sim.cost_model import CostModel, StepNoise, cost_model
 from headway.sim.gateway import Door, Gateway, QoSGateway
 from headway.sim.node import Running, SimNode
 from headway.sim.plan_log import PlanLog
 from headway.sim.policies import REPORTING, check_policy, is_queued, new_scheduler, tiers_under
 from headway.sim.records import Recorder
 from headway.sim.scenario import NodeDown, Scenario
-from headway.sim.scheduler import EngineShape, PolicySetup, SimRequest
+from headway.sim.scheduler import EngineShape, PolicySetup, SimRequest, StepScheduler
 from headway.sim.workload import Source
 
+PAUSE_AFTER_INVALID_S = 1.0
+"""A caller whose request can never fit was told no time to wait; time has to go on for it."""
 Watch = Callable[[float, int], None]
 """Called each virtual second with the time and the number of calls that have ended."""
 
@@ -37,6 +39,29 @@ class Finished:
     num_steps: int
     num_events: int
     ended_at: float
+
+
+def policy_setup(scenario: Scenario, policy: str, model: CostModel) -> PolicySetup:
+    """Return what the policy of each engine is made from."""
+    nodes = scenario.nodes
+
+    def measure(features: StepFeatures) -> float:
+        return model.time_s(features) * nodes.predictor_error
+
+    shape = EngineShape(
+        max_num_seqs=nodes.max_num_seqs,
+        max_num_batched_tokens=nodes.max_num_batched_tokens,
+        num_blocks=nodes.num_blocks,
+        block_size=nodes.block_size,
+        enable_prefix_caching=nodes.enable_prefix_caching,
+    )
+    return PolicySetup(
+        shape=shape,
+        tiers=tiers_under(policy, scenario.tiers),
+        keep_targets=nodes.keep_targets,
+        knobs=scenario.policy,
+        measure=measure,
+    )
 
 
 class World:
@@ -79,30 +104,12 @@ class World:
         rng = Random(f"{self.seed}/node/{index}")
         noise = StepNoise(rng, nodes.noise, nodes.spike_probability, nodes.spike_factor)
         node = SimNode(index, self._model, noise, nodes.predictor_error)
-        node.start(new_scheduler(self._policy, self._setup()))
+        node.start(self._new_engine())
         return node
 
-    def _setup(self) -> PolicySetup:
-        nodes = self.scenario.nodes
-
-        def measure(features: StepFeatures) -> float:
-            return self._model.time_s(features) * nodes.predictor_error
-
-        shape = EngineShape(
-            max_num_seqs=nodes.max_num_seqs,
-            max_num_batched_tokens=nodes.max_num_batched_tokens,
-            num_blocks=nodes.num_blocks,
-            block_size=nodes.block_size,
-            enable_prefix_caching=nodes.enable_prefix_caching,
-        )
-        return PolicySetup(
-            shape=shape,
-            tiers=self._tiers,
-            keep_targets=nodes.keep_targets,
-            may_repeat=self._may_repeat,
-            knobs=self.scenario.policy,
-            measure=measure,
-        )
+    def _new_engine(self) -> StepScheduler:
+        setup = policy_setup(self.scenario, self._policy, self._model)
+        return new_scheduler(self._policy, replace(setup, may_repeat=self._may_repeat))
 
     def _new_gateway(self) -> Gateway:
         scenario = self.scenario
@@ -176,6 +183,7 @@ class World:
         self._calls[call.request_id] = call
         self.recorder.arrived(call)
         if not self._fits(call):
+            call.retry_after_s = PAUSE_AFTER_INVALID_S
             self._end(call, Outcome.REJECTED_INVALID, self._now)
             return
         if call.cancel_at is not None:
@@ -287,7 +295,7 @@ class World:
             self.gateway.submit_again(call, self._now)
 
     def _node_revives(self, index: int) -> None:
-        self.nodes[index].start(new_scheduler(self._policy, self._setup()))
+        self.nodes[index].start(self._new_engine())
         self._at(self._now + self.scenario.nodes.retry_s, self._node_found, index)
 
     def _node_found(self, index: int) -> None:

@@ -5,7 +5,6 @@ import pytest
 from headway.core.tier import Tier, Tiers
 from headway.errors import ConfigError
 from headway.sim.baselines.static_partition import StaticPartition, shares
-from headway.sim.scheduler import PolicySetup
 from tests.sim.baselines.table import BULK, CRITICAL, NORMAL, ask, run, setup
 
 
@@ -49,15 +48,15 @@ def test_the_step_and_the_stats_are_the_sums_of_the_parts() -> None:
 
 
 def test_shares_are_knobs_and_equal_when_the_tiers_are_others() -> None:
-    assert shares(setup()) == (0.4, 0.3, 0.3)
-    assert shares(setup(share_critical=0.6, share_bulk=0.1)) == (0.6, 0.3, 0.1)
+    assert shares({}, Tiers()) == (0.4, 0.3, 0.3)
+    assert shares({"share_critical": 0.6, "share_bulk": 0.1}, Tiers()) == (0.6, 0.3, 0.1)
     two = Tiers((Tier(name="paid", rank=0), Tier(name="free", rank=1)))
-    assert shares(PolicySetup(shape=setup().shape, tiers=two)) == (0.5, 0.5)
+    assert shares({}, two) == (0.5, 0.5)
 
 
 @pytest.mark.parametrize("share_bulk", [0.5, 0.0])
 def test_impossible_shares_are_refused(share_bulk: float) -> None:
-    with pytest.raises(ConfigError, match="shares"):
+    with pytest.raises(ConfigError, match=r"policy.*share_bulk"):
         StaticPartition(setup(share_bulk=share_bulk))
 
 

@@ -6,7 +6,7 @@ which leaves 1 % of the pool free; a decode that finds no block preempts the las
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import cast
@@ -16,10 +16,19 @@ from headway.errors import ConfigError
 from headway.sim.baselines.books import Books, Planned, Sequence
 from headway.sim.scheduler import Emission, PolicySetup, SchedulerStats, SimRequest, SimStep
 
-CHUNK_SIZE = 512
-"""Default of the knob `chunk_size`: most tokens in a step."""
+CHUNK_KNOB, CHUNK_SIZE = "chunk_size", 512
+"""The knob and its default: most tokens in a step."""
 WATERMARK = 0.01
 """Share of the blocks that an admission leaves free, unless nobody runs."""
+
+
+def chunk_size(knobs: Mapping[str, float]) -> int:
+    """Return the knob. Raises ConfigError when it is not a whole number of at least 1."""
+    size = knobs.get(CHUNK_KNOB, CHUNK_SIZE)
+    if size < 1 or size != int(size):
+        text = f"must be a whole number of at least 1, got {size:g}"
+        raise ConfigError(f"policy.{CHUNK_KNOB}", text)
+    return int(size)
 
 
 class SarathiScheduler:
@@ -29,10 +38,7 @@ class SarathiScheduler:
     """
 
     def __init__(self, setup: PolicySetup, urgency: Callable[[SimRequest], float]) -> None:
-        chunk_size = int(setup.knobs.get("chunk_size", CHUNK_SIZE))
-        if chunk_size < 1:
-            raise ConfigError("policy.chunk_size", f"must be at least 1, got {chunk_size}")
-        self._chunk_size = min(chunk_size, setup.shape.max_num_batched_tokens)
+        self._chunk_size = min(chunk_size(setup.knobs), setup.shape.max_num_batched_tokens)
         # No decode is ever left out, so no more may run than a step has tokens.
         max_num_seqs = min(setup.shape.max_num_seqs, self._chunk_size)
         shape = replace(setup.shape, max_num_seqs=max_num_seqs)

@@ -5,12 +5,14 @@ its tier first come, first served. What one tier leaves unused nobody gets. Kind
 machines in one respect: the parts compute together, and so read the weights once.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from functools import reduce
 from typing import cast
 
 from headway.core.predictor import StepFeatures
+from headway.core.tier import Tiers
 from headway.errors import ConfigError
 from headway.sim.baselines.fcfs import new_fcfs
 from headway.sim.scheduler import (
@@ -26,16 +28,27 @@ SHARES = {"critical": 0.4, "normal": 0.3, "bulk": 0.3}
 """Defaults of the knobs `share_critical` and so on; equal parts when the tiers are others."""
 
 
-def shares(setup: PolicySetup) -> tuple[float, ...]:
+def share_knobs(tiers: Tiers) -> tuple[str, ...]:
+    """Return the knobs that set the tiers' shares, by rank."""
+    return tuple(f"share_{tier.name}" for tier in tiers.all)
+
+
+def shares(knobs: Mapping[str, float], tiers: Tiers) -> tuple[float, ...]:
     """Return each tier's share of the engine, by rank.
 
     Raises ConfigError when one is not above 0, or when they add up to more than the engine.
     """
-    names = [tier.name for tier in setup.tiers.all]
+    names = [tier.name for tier in tiers.all]
     usual = SHARES if names == list(SHARES) else dict.fromkeys(names, 1 / len(names))
-    found = tuple(setup.knobs.get(f"share_{name}", usual[name]) for name in names)
-    if not all(share > 0 for share in found) or sum(found) > 1 + 1e-9:
-        raise ConfigError("policy", f"shares must be above 0 and add up to at most 1, got {found}")
+    found = tuple(
+        knobs.get(knob, usual[name]) for knob, name in zip(share_knobs(tiers), names, strict=True)
+    )
+    for knob, share in zip(share_knobs(tiers), found, strict=True):
+        if not share > 0:
+            raise ConfigError(f"policy.{knob}", f"must be above 0, got {share:g}")
+    if sum(found) > 1 + 1e-9:
+        text = f"{' + '.join(share_knobs(tiers))} must be at most 1, got {sum(found):g}"
+        raise ConfigError("policy", text)
     return found
 
 
@@ -53,7 +66,7 @@ class StaticPartition:
     """One engine in fixed parts, by rank."""
 
     def __init__(self, setup: PolicySetup) -> None:
-        parts = [part_of(setup.shape, share) for share in shares(setup)]
+        parts = [part_of(setup.shape, share) for share in shares(setup.knobs, setup.tiers)]
         for name in ("max_num_seqs", "max_num_batched_tokens", "num_blocks"):
             if sum(getattr(part, name) for part in parts) > getattr(setup.shape, name):
                 raise ConfigError("policy", f"{name} is too small to be divided between the tiers")
