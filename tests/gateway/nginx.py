@@ -95,7 +95,14 @@ async def nginx_before(port: int) -> AsyncIterator[Nginx]:
 
 
 async def _wait_until_listening(process: Process, folder: Path) -> None:
+    """The file is there from `bind` on; a connection is taken only after `listen`."""
     async with asyncio.timeout(10):
-        while not (folder / "hasty.sock").exists():
-            assert process.returncode is None, "nginx did not start"
-            await asyncio.sleep(0.01)
+        while True:
+            try:
+                _, writer = await asyncio.open_unix_connection(folder / "hasty.sock")
+            except (FileNotFoundError, ConnectionRefusedError):
+                assert process.returncode is None, "nginx did not start"
+                await asyncio.sleep(0.01)
+            else:
+                writer.close()
+                return
