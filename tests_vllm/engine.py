@@ -160,6 +160,23 @@ class Engine:
             )
         )
 
+    def feed(self, name: str, prompt: int) -> None:
+        """Let a session that waits for its next input have one of so many tokens."""
+        before = self.scheduler.requests[name]
+        self.scheduler.add_request(
+            Request(
+                request_id=name,
+                prompt_token_ids=list(range(prompt)),
+                sampling_params=before.sampling_params,
+                pooling_params=None,
+                priority=before.priority,
+                arrival_time=float(self._counter),
+                block_hasher=self._hasher,
+                lora_request=before.lora_request,
+                resumable=True,
+            )
+        )
+
     def abort(self, name: str) -> None:
         """Let a request's client leave."""
         self.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)

@@ -1,7 +1,10 @@
 """Does vLLM's scheduler, wrapped, get on where vLLM refuses a part of the plan?"""
 
+from collections import deque
+
 import pytest
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import RequestStatus
 
 from tests_vllm.engine import BULK, CRITICAL, NORMAL, Engine
 from tests_vllm.test_scheduler import finished_order
@@ -18,11 +21,47 @@ def test_parked_requests_keep_the_place_of_their_adapter(model: str, depth: int)
     for _ in range(3):
         engine.step()
     engine.add("plain", CRITICAL, prompt=300)
-    engine.add("other", CRITICAL, adapter=2)
+    engine.add("other", BULK, adapter=2)
     for index in range(4, 12):
         engine.add(f"a{index}", BULK, adapter=1, max_tokens=20)
     order = finished_order(engine)
-    assert order.index("plain") < order.index("a0") < order.index("other") < order.index("a4")
+    assert order[0] == "plain"
+    assert order.index("a3") < order.index("other")
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_place_is_given_up_to_who_is_more_urgent(model: str, depth: int) -> None:
+    """Without it parked bulk would keep it as long as there is critical work."""
+    engine = Engine(model, max_loras=1, depth=depth, settings=NO_FLOORS, num_blocks=400)
+    engine.add("bulk", BULK, adapter=1, max_tokens=60)
+    for _ in range(3):
+        engine.step()
+    for index in range(30):
+        engine.add(f"plain{index}", CRITICAL, prompt=100, max_tokens=2)
+    engine.add("other", CRITICAL, adapter=2, max_tokens=2)
+    order = finished_order(engine)
+    assert order[-1] == "bulk"
+
+
+def test_a_session_between_two_inputs_keeps_the_place_of_its_adapter(model: str) -> None:
+    """It is resumed by vLLM, whatever is parked meanwhile."""
+    engine = Engine(model, max_loras=1, settings=NO_FLOORS, num_blocks=400)
+    engine.add("session", CRITICAL, prompt=20, max_tokens=4, adapter=2)
+    session = engine.scheduler.requests["session"]
+    session.resumable, session.streaming_queue = True, deque()
+    while session.status != RequestStatus.WAITING_FOR_STREAMING_REQ:
+        engine.step()
+    engine.add("bulk", BULK, adapter=1, max_tokens=60)
+    for _ in range(3):
+        engine.step()
+    assert "bulk" not in engine.running
+    engine.add("plain", CRITICAL, prompt=200, max_tokens=4)
+    engine.feed("session", 50)
+    for _ in range(20):
+        engine.step()
+        engine.check()
+    engine.abort("session")
+    engine.run()
 
 
 def test_stock_vllm_lets_the_loaded_adapter_pass(model: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.core.room import target
 from headway.core.step import Match, Resident, StepPlan
-from headway.vllm_plugin.planner import Computed, EngineSize, Planner
+from headway.vllm_plugin.planner import Computed, EngineSize, Planner, StepBounds
 from headway.vllm_plugin.queue import PlannedQueue
 from headway.vllm_plugin.settings import Settings
 
@@ -49,6 +49,7 @@ class Request:
     num_output_placeholders: int = 0
     num_in_flight_tokens: int = 0
     lora_request: Adapter | None = None
+    mm_features: tuple[str, ...] = ()
     num_blocks: int = 0
     status: str = READY
 
@@ -157,9 +158,11 @@ class FakeVllm:
             self.running,
             self.memory,
             self.now,
-            begins_at=self.now,
-            max_num_seqs=self.max_num_seqs,
-            max_num_batched_tokens=self.max_num_batched_tokens,
+            StepBounds(
+                begins_at=self.now,
+                max_num_seqs=self.max_num_seqs,
+                max_num_batched_tokens=self.max_num_batched_tokens,
+            ),
         )
 
     def step(self) -> dict[str, int]:
@@ -176,11 +179,12 @@ class FakeVllm:
                 break
             request = self.requests[self.waiting.pop_request().request_id]
             self.running.append(request)
-        self.waiting.withdraw()
+        left = self.waiting.withdraw()
+        refused = None if left is None else left.request_id
         assert len(self.running) <= self.max_num_seqs, "more requests than slots"
         adapters = {request.lora_request for request in self.running} - {None}
         assert len(adapters) <= (self.max_loras or 0), "more adapters than vLLM has places for"
-        self._steps.append(self._compute(plan, caps, frozenset(admitted)))
+        self._steps.append(self._compute(plan, caps, frozenset(admitted), refused))
         scheduled = {request.request_id: n for request, n, _ in self._steps[-1]}
         if len(self._steps) >= self.depth:
             self._return_step()
@@ -196,7 +200,11 @@ class FakeVllm:
         self.waiting.prepend_request(request)
 
     def _compute(
-        self, plan: StepPlan, caps: Mapping[str, int], admitted: Collection[str]
+        self,
+        plan: StepPlan,
+        caps: Mapping[str, int],
+        admitted: Collection[str],
+        refused: str | None,
     ) -> list[tuple[Request, int, bool]]:
         computed, made = [], []
         for request in self.running:
@@ -216,7 +224,7 @@ class FakeVllm:
             computed.append(Computed(request, num_tokens, start, 0, is_admission))
             made.append((request, num_tokens, draws))
         assert sum(n for _, n, _ in made) <= self.max_num_batched_tokens
-        features = self.planner.carried_out(plan, computed, self.running, self.now)
+        features = self.planner.carried_out(plan, computed, self.running, self.now, refused)
         if made:
             step_s = self.base_s + self.token_s * features.num_tokens
             self.now += step_s

@@ -34,10 +34,18 @@ def test_a_prompt_ends_and_no_chunk_ends_in_an_item(
         at += text + length
     length, start = at + text_after, 0
     while start < length:
-        chunk = whole_items(items, start, length - start, cap)
+        chunk = whole_items(items, start, min(cap, length - start), length)
         assert 0 < chunk <= length - start
         end = start + chunk
         for position in (item.mm_position for item in items):
             assert not position.offset < end < position.offset + position.length
         assert chunk <= cap or any(item.mm_position.offset == start for item in items)
         start = end
+
+
+def test_an_item_that_is_longer_than_there_is_room_for_waits() -> None:
+    items = [Item(Position(4, 10))]
+    assert whole_items(items, 0, 8, longest=8) == 4
+    assert whole_items(items, 4, 8, longest=9) == 0
+    assert whole_items(items, 4, 8, longest=10) == 10
+    assert whole_items(items, 14, 8, longest=8) == 8

@@ -25,7 +25,7 @@ def efficient_s(shortest_s: float, longest_s: float, efficiency: float) -> float
 
     Of its time all but the shortest step's is work that grows with the batch.
     """
-    full = max(0.0, 1.0 - shortest_s / longest_s)
+    full = max(0.0, 1.0 - shortest_s / longest_s) if longest_s > 0 else 0.0
     return shortest_s / (1.0 - efficiency * full)
 
 

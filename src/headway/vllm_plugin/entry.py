@@ -1,6 +1,6 @@
 """What does the scheduler know of one of vLLM's requests?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol
@@ -39,6 +39,10 @@ class VllmRequest(Protocol):
     @property
     def sampling_params(self) -> SamplingParams | None:
         """How it is sampled."""
+
+    @property
+    def mm_features(self) -> Sequence[Any]:
+        """Its images, or other inputs with an encoder."""
 
     @property
     def num_tokens(self) -> int:
@@ -108,6 +112,16 @@ class Entry:
         lora = self.request.lora_request
         return 0 if lora is None else int(lora.lora_int_id)
 
+    @property
+    def has_items(self) -> bool:
+        """Whether an encoder has to work for its prompt."""
+        return len(self.request.mm_features) > 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a step under way writes its blocks."""
+        return self.request.num_in_flight_tokens > 0
+
     def note_tokens(self, num_tokens: int, now: float) -> None:
         """Take the time at which it was given tokens."""
         if self.num_output_tokens == 0:
@@ -137,5 +151,5 @@ class Entry:
             self.last_step,
             self.preemptions >= max_preemptions,
             inf if target is None else self.due_at(target) - at,
-            request.num_in_flight_tokens > 0,
+            request.num_in_flight_tokens > 0,  # `is_busy`, which costs a call each
         )

@@ -24,16 +24,16 @@ class Item(Protocol):
         """Where it stands."""
 
 
-def whole_items(items: Sequence[Item], start: int, most: int, cap: int) -> int:
+def whole_items(items: Sequence[Item], start: int, cap: int, longest: int) -> int:
     """Return how many tokens from `start` on to compute: at most `cap`, as far as items allow.
 
-    `most` tokens would cut none. An item that the chunk would end in is left for the next one; when
-    the chunk begins with it, all of it is taken, however many tokens that are.
+    An item that the chunk would end in is left for the next one. When the chunk begins with it, all
+    of it is taken, as long as that is not more than `longest`; else nothing.
     """
-    if cap >= most:
-        return most
     for item in items:
         begin, end = item.mm_position.offset, item.mm_position.offset + item.mm_position.length
         if begin < start + cap < end:
-            return begin - start if begin > start else min(most, end - start)
+            if begin > start:
+                return begin - start
+            return end - start if end - start <= longest else 0
     return cap

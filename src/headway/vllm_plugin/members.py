@@ -42,6 +42,7 @@ _OVERRIDDEN = (
     "_update_request_with_output",
     "schedule",
     "reset_prefix_cache",
+    "_try_schedule_encoder_inputs",
     "update_from_output",
     "make_stats",
 )
@@ -95,6 +96,7 @@ SCHEDULER_MEMBERS = (
             "vllm_config",
             "scheduler_config",
             "prefill_capacity_bound",
+            "kv_holding_waiting",
             "_pause_state",
         ),
     ),
@@ -107,6 +109,7 @@ SCHEDULER_MEMBERS = (
         overridden=True,
         calls=(
             ("_reserve_prefill_lookahead", 2),
+            ("_try_schedule_encoder_inputs", 2),
             ("_preempt_request", 1),
             ("_update_after_schedule", 1),
             ("waiting", 1),
@@ -146,6 +149,12 @@ SCHEDULER_MEMBERS = (
         _UPDATE_REQUEST,
         overridden=True,
     ),
+    Member(
+        f"{_SCHED}.scheduler",
+        "Scheduler._try_schedule_encoder_inputs",
+        ("request", "num_computed_tokens", "num_new_tokens"),
+        returns="tuple[list[int], int",
+    ),
     Member(f"{_SCHED}.scheduler", "Scheduler._handle_blocked_waiting_request", ("request",)),
     Member(f"{_SCHED}.scheduler", "Scheduler._is_blocked_waiting_status", ("status",)),
     Member(f"{_SCHED}.scheduler", "Scheduler._free_request", ("request",)),
@@ -164,7 +173,11 @@ SCHEDULER_MEMBERS = (
     Member(
         f"{_SCHED}.output",
         "SchedulerOutput",
-        fields=("num_scheduled_tokens", "scheduled_spec_decode_tokens"),
+        fields=(
+            "num_scheduled_tokens",
+            "total_num_scheduled_tokens",
+            "scheduled_spec_decode_tokens",
+        ),
     ),
     Member(
         "vllm.v1.request",

@@ -19,15 +19,13 @@ from headway.core.promise import (
     tier_limits,
     without_idle_reserves,
 )
-from headway.core.step import Memory, StepInput, StepLimits, StepPlan, Wait, Waiting
+from headway.core.step import Memory, StepInput, StepLimits, StepPlan, Wait
 from headway.core.tier_books import TierBooks
 from headway.core.waiting_line import WaitingLine
-from headway.vllm_plugin.adapters import Adapters
+from headway.vllm_plugin.admissible import Admissible, Rules, Shortlist
 from headway.vllm_plugin.counters import Counters
 from headway.vllm_plugin.entry import Entry, VllmRequest
-from headway.vllm_plugin.refusals import Refusals
 from headway.vllm_plugin.settings import Settings
-from headway.vllm_plugin.shortlist import Shortlist, first_of
 from headway.vllm_plugin.terms import read_terms
 
 PRIOR = StepCoefficients(base_s=0.02, token_s=0.001)
@@ -51,13 +49,18 @@ class EngineSize:
     """LoRA adapters that one step may use; None: there are none."""
 
 
-def _without_prompts(step: StepInput) -> StepInput:
-    """Return the same with nothing to compute but decodes."""
-    residents = tuple(
-        r._replace(num_tokens=r.num_computed) if r.num_tokens - r.num_computed > 1 else r
-        for r in step.residents
-    )
-    return replace(step, residents=residents, waiting=tuple(Shortlist() for _ in step.waiting))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBounds:
+    """What one step may use."""
+
+    begins_at: float
+    """When the steps under way will have ended."""
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    decodes_only: bool = False
+    """Whether vLLM holds all prompts back."""
+    sessions: Sequence[VllmRequest] = ()
+    """Requests that hold blocks, but are between two inputs."""
 
 
 class Computed(NamedTuple):
@@ -88,8 +91,9 @@ class Planner:
         self._pace = Pace(self.predictor, size.max_num_batched_tokens)
         self.limits = self._promise()
         self._books = TierBooks(self.limits, self._lines, size.num_blocks)
-        self._adapters = Adapters(size.max_loras, self.limits.max_overtakes)
-        self._refusals = Refusals()
+        self._admissible = Admissible(
+            self._lines, self._entries, size.max_loras, self.limits.max_overtakes
+        )
         self._arrivals = 0
         self._step = 0
 
@@ -177,7 +181,7 @@ class Planner:
         entry = self._entries.get(request_id)
         if entry is not None:
             self._lines[entry.rank].leave(entry)
-            self._refusals.forget(request_id)
+            self._admissible.forget(request_id)
             del self._entries[request_id]
 
     def note_tokens(self, request_id: str, num_tokens: int, now: float) -> None:
@@ -193,50 +197,47 @@ class Planner:
         running: Collection[VllmRequest],
         memory: Memory,
         now: float,
-        *,
-        begins_at: float,
-        max_num_seqs: int,
-        max_num_batched_tokens: int,
-        decodes_only: bool = False,
+        bounds: StepBounds,
     ) -> StepPlan:
-        """Return what the step that begins at `begins_at` is to compute; `decodes_only`: no prompt.
+        """Return what the next step is to compute.
 
         A step under way that writes a victim's blocks has to end first: the victim sits out, and
         gives way in the step after.
         """
         self._follow_machine()
         self._books.wake(now, idle=not running)
-        step = self._step_input(running, memory, now, begins_at)
-        if decodes_only:
-            step = _without_prompts(step)
+        entries = [self._entries[request.request_id] for request in running]
+        sessions = [self._entries[request.request_id] for request in bounds.sessions]
+        choice = self._admissible.choose(entries, sessions, self._books.owed(), self._rules())
+        stay = [entry for entry in entries if entry.sequence_id not in choice.evicted]
+        step = self._step_input(stay, memory, now, bounds.begins_at)
+        step = replace(_idle(step, choice.leaving), waiting=choice.waiting)
+        if bounds.decodes_only:
+            prompts = {r.sequence_id for r in step.residents if r.num_tokens - r.num_computed > 1}
+            nobody = tuple(Shortlist(line, (), 0) for line in self._lines)
+            step = replace(_idle(step, prompts), waiting=nobody)
         limits = replace(
             self.limits,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
+            max_num_seqs=bounds.max_num_seqs,
+            max_num_batched_tokens=bounds.max_num_batched_tokens,
             tiers=without_idle_reserves(self.limits.tiers, step.recent),
         )
         plan = plan_step(step, limits)
         leaving = self._busy_victims(step, limits, plan)
-        if not leaving:
-            return plan
-        residents = tuple(
-            r._replace(num_tokens=r.num_computed) if r.sequence_id in leaving else r
-            for r in step.residents
-        )
-        return plan_step(replace(step, residents=residents), limits)
+        if leaving:
+            plan = plan_step(_idle(step, leaving), limits)
+        return replace(plan, preempted=(*choice.evicted, *plan.preempted))
 
     def _step_input(
-        self, running: Iterable[VllmRequest], memory: Memory, now: float, begins_at: float
+        self, entries: Sequence[Entry], memory: Memory, now: float, begins_at: float
     ) -> StepInput:
         most = self.settings.max_preemptions
         targets = [tier.target if tier.target.is_paced else None for tier in self.limits.tiers]
-        entries = [self._entries[request.request_id] for request in running]
-        owed = self._books.owed()
         return StepInput(
             residents=tuple(e.resident(targets[e.rank], begins_at, most) for e in entries),
-            waiting=self._candidates(entries, owed),
+            waiting=self._lines,
             memory=memory,
-            owed=owed,
+            owed=self._books.owed(),
             debts=self._books.debts(),
             recent=self._books.recent(now),
             demand=self._books.demand(now),
@@ -244,19 +245,8 @@ class Planner:
             safety=self.predictor.safety,
         )
 
-    def _candidates(self, running: Sequence[Entry], owed: Sequence[int]) -> tuple[Waiting, ...]:
-        """Return who may be admitted, by rank: without those whom vLLM would refuse."""
-        if self._adapters.most is None and not self._refusals:
-            return self._lines
-        lists = [first_of(line) for line in self._lines]
-        listed = [c.sequence_id for each in lists for c in each.candidates]
-        sit_out = {name for name in listed if self._refusals.sits_out(name, self._step)}
-        lists = [each.without(sit_out) for each in lists]
-        if self._adapters.most is not None:
-            candidates = [each.candidates for each in lists]
-            barred = self._adapters.without_place(running, candidates, owed, self._entries)
-            lists = [each.without(barred) for each in lists]
-        return tuple(lists)
+    def _rules(self) -> Rules:
+        return Rules(self.limits.tiers, self.settings.max_preemptions, self._step)
 
     def _busy_victims(self, step: StepInput, limits: StepLimits, plan: StepPlan) -> frozenset[str]:
         """Return who would be preempted if no step were under way."""
@@ -274,8 +264,12 @@ class Planner:
         computed: Sequence[Computed],
         running: Iterable[VllmRequest],
         now: float,
+        refused: str | None = None,
     ) -> StepFeatures:
-        """Book what vLLM made of a plan; `running` as it is now. Returns what the step computes."""
+        """Book what vLLM made of a plan; `running` as it is now. Returns what the step computes.
+
+        `refused` is whom vLLM would not admit although the plan did.
+        """
         self._step += 1
         num_tokens = [0] * len(self._lines)
         for item in computed:
@@ -287,8 +281,8 @@ class Planner:
             self._charge(entry, item, now)
         for rank, number in enumerate(num_tokens):
             self.counters.add("batched_tokens", number, rank)
+        self._note_admissions(computed, refused)
         if plan is not None:
-            self._note_admissions(plan, computed)
             self._note_waits(plan)
             bounded_s = plan.budget_s if plan.budget_s < inf else 0.0
             self.counters.set("step_budget_seconds", bounded_s)
@@ -313,17 +307,12 @@ class Planner:
         if item.num_drafts:
             self._books.serve(rank, line.charge(entry, end - item.num_drafts, end))
 
-    def _note_admissions(self, plan: StepPlan, computed: Sequence[Computed]) -> None:
+    def _note_admissions(self, computed: Sequence[Computed], refused: str | None) -> None:
         admitted = [item.request.request_id for item in computed if item.is_admission]
-        for request_id in admitted:
-            self._refusals.forget(request_id)
-        planned = {item.sequence_id for item in plan.items if item.is_admission}
-        for request_id in planned.difference(admitted).intersection(self._entries):
-            self._refusals.note(request_id, self._step)
-            self.counters.add("refused_admissions", rank=self._entries[request_id].rank)
-        if self._adapters.most is not None:
-            known = [self._entries[name] for name in admitted if name in self._entries]
-            self._adapters.admitted(known, self._entries)
+        known = [self._entries[name] for name in admitted if name in self._entries]
+        self._admissible.note(known, refused, self._step)
+        if refused in self._entries:
+            self.counters.add("refused_admissions", rank=self._entries[refused].rank)
 
     def _note_waits(self, plan: StepPlan) -> None:
         for request_id, wait in plan.waits.items():
@@ -390,3 +379,14 @@ class Planner:
             line.check_integrity()
         if not self._entries:
             assert len(self) == 0, "nobody is known, but somebody waits"
+
+
+def _idle(step: StepInput, sequence_ids: Collection[str]) -> StepInput:
+    """Return the same with nothing to compute for these."""
+    if not sequence_ids:
+        return step
+    residents = tuple(
+        r._replace(num_tokens=r.num_computed) if r.sequence_id in sequence_ids else r
+        for r in step.residents
+    )
+    return replace(step, residents=residents)

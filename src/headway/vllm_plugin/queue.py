@@ -39,9 +39,10 @@ class PlannedQueue:
         """Show these only, in this order, until `withdraw`."""
         self._offered = deque(self._in_line[request_id] for request_id in request_ids)
 
-    def withdraw(self) -> None:
-        """Show everybody again."""
-        self._offered = None
+    def withdraw(self) -> VllmRequest | None:
+        """Show everybody again; return who was next and not taken, or None."""
+        left, self._offered = self._offered, None
+        return left[0] if left else None
 
     def retry_blocked(self, is_ready: Callable[[VllmRequest], bool]) -> None:
         """Let those stand in line that waited aside and are ready now; the others wait on."""

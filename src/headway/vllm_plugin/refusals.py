@@ -7,6 +7,8 @@ run on, and so not make room.
 
 MOST_SAT_OUT = 8
 """Steps that one sits out after many refusals in a row."""
+STUBBORN = 3
+"""After so many in a row others may be made to give way for it."""
 
 
 class Refusals:
@@ -29,6 +31,11 @@ class Refusals:
         """Forget who was admitted, or has left."""
         self._refused.pop(request_id, None)
 
-    def sits_out(self, request_id: str, step: int) -> bool:
-        """Return whether it is not to be offered at a step."""
-        return request_id in self._refused and self._refused[request_id][1] >= step
+    def sitting_out(self, step: int) -> frozenset[str]:
+        """Return who is not to be offered at a step."""
+        return frozenset(name for name, (_, until) in self._refused.items() if until >= step)
+
+    def stubborn(self, step: int) -> list[str]:
+        """Return who is offered at a step after many refusals."""
+        found = self._refused.items()
+        return [name for name, (times, until) in found if times >= STUBBORN and until < step]

@@ -14,7 +14,7 @@ from headway.core.step import StepPlan
 from headway.vllm_plugin.compat import IncompatibleError, check_engine, check_installed
 from headway.vllm_plugin.items import whole_items
 from headway.vllm_plugin.memory import KVMemory
-from headway.vllm_plugin.planner import Computed, EngineSize, Planner
+from headway.vllm_plugin.planner import Computed, EngineSize, Planner, StepBounds
 from headway.vllm_plugin.queue import PlannedQueue
 from headway.vllm_plugin.settings import read_settings
 from headway.vllm_plugin.step_clock import StepClock, StepUnderWay
@@ -69,6 +69,8 @@ class QoSScheduler(AsyncScheduler):
         self._step_clock = StepClock()
         self._caps: dict[str, int] = {}
         self._clears_caches = False
+        self._num_preempted = 0
+        self._spare_tokens = 0
         self.waiting = QoSRequestQueue(
             self._planner,
             lambda request: self._is_blocked_waiting_status(request.status),
@@ -84,6 +86,7 @@ class QoSScheduler(AsyncScheduler):
             self._planner.lose_blocks(request.request_id)
         else:
             self._planner.preempt(request.request_id, self.clock())
+        self._num_preempted += 1
         super()._preempt_request(request, *args, **kwargs)
 
     def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> bool:
@@ -111,12 +114,19 @@ class QoSScheduler(AsyncScheduler):
             admitted = self._prepare(plan, now)
             self._planner.counters.add("planning_seconds", self.clock() - now)
         self.waiting.offer(admitted)
+        num_preempted = self._num_preempted
         try:
             output = super().schedule(throttle_prefills)
         finally:
-            self.waiting.withdraw()
+            left = self.waiting.withdraw()
             self._caps.clear()
-        self._book(plan, admitted, output, now)
+        refused = None
+        # One that vLLM did not come to was not refused.
+        room = output.total_num_scheduled_tokens < self.max_num_scheduled_tokens
+        room = room and len(self.running) < self._num_slots()
+        if left is not None and room and self._num_preempted == num_preempted:
+            refused = left.request_id
+        self._book(plan, admitted, output, now, refused)
         return output
 
     def _defers_prefills(self) -> bool:
@@ -127,15 +137,14 @@ class QoSScheduler(AsyncScheduler):
 
     def _plan(self, now: float, *, decodes_only: bool) -> StepPlan:
         drafts = self.num_spec_tokens * len(self.running)
-        return self._planner.plan(
-            self.running,
-            self._memory(),
-            now,
+        bounds = StepBounds(
             begins_at=self._step_clock.next_begin(now),
             max_num_seqs=max(1, self._num_slots() - self.num_waiting_for_streaming_input),
             max_num_batched_tokens=max(1, self.max_num_scheduled_tokens - drafts),
             decodes_only=decodes_only,
+            sessions=tuple(self.kv_holding_waiting) if self.lora_config is not None else (),
         )
+        return self._planner.plan(self.running, self._memory(), now, bounds)
 
     def _num_slots(self) -> int:
         return int(min(self.max_num_running_reqs, self.max_num_active_reqs))
@@ -153,20 +162,40 @@ class QoSScheduler(AsyncScheduler):
         with_drafts = 1 + self.num_spec_tokens
         for item in plan.items:
             self._caps[item.sequence_id] = max(item.num_tokens, with_drafts)
+        self._spare_tokens = self.max_num_scheduled_tokens - sum(self._caps.values())
         return [item.sequence_id for item in plan.items if item.is_admission]
 
     def _reserve_prefill_lookahead(
         self, request: Request, num_computed_tokens: int, num_new_tokens: int
     ) -> int:
         cap = min(num_new_tokens, self._caps.get(request.request_id, num_new_tokens))
-        if cap > 0 and self.scheduler_config.disable_chunked_mm_input:
-            items = request.mm_features
-            cap = whole_items(items, num_computed_tokens, num_new_tokens, cap)
         num_tokens: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, cap)
         return num_tokens
 
+    def _try_schedule_encoder_inputs(
+        self, request: Request, num_computed_tokens: int, num_new_tokens: int, *args: Any, **kw: Any
+    ) -> Any:
+        """Let the encoder work for no more of a prompt than what the plan computes."""
+        planned = min(num_new_tokens, self._caps.get(request.request_id, num_new_tokens))
+        cap = planned
+        if cap > 0 and self.scheduler_config.disable_chunked_mm_input:
+            longest = min(num_new_tokens, planned + max(0, self._spare_tokens))
+            cap = whole_items(request.mm_features, num_computed_tokens, planned, longest)
+        result = super()._try_schedule_encoder_inputs(
+            request, num_computed_tokens, cap, *args, **kw
+        )
+        if request.request_id in self._caps:
+            self._caps[request.request_id] = result[1]
+            self._spare_tokens -= max(0, result[1] - planned)
+        return result
+
     def _book(
-        self, plan: StepPlan | None, admitted: Sequence[str], output: SchedulerOutput, now: float
+        self,
+        plan: StepPlan | None,
+        admitted: Sequence[str],
+        output: SchedulerOutput,
+        now: float,
+        refused: str | None,
     ) -> None:
         offered, drafts = frozenset(admitted), output.scheduled_spec_decode_tokens
         computed = []
@@ -175,7 +204,7 @@ class QoSScheduler(AsyncScheduler):
             start = request.num_computed_tokens - num_tokens
             num_drafts = len(drafts.get(request_id, ()))
             computed.append(Computed(request, num_tokens, start, num_drafts, request_id in offered))
-        features = self._planner.carried_out(plan, computed, self.running, now)
+        features = self._planner.carried_out(plan, computed, self.running, now, refused)
         if computed:
             predicted_s = self._planner.predictor.predict(features)
             self._step_clock.begin(StepUnderWay(output, features, now, predicted_s))
