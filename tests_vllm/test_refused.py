@@ -139,3 +139,28 @@ def test_a_step_without_prompts_computes_decodes(model: str) -> None:
     engine.throttles = False
     assert "prompt" in engine.step()
     engine.run()
+
+
+@pytest.mark.parametrize("settings", [{}, NO_FLOORS], ids=["floors", "none"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_prompt_that_stands_before_its_image_parks_nobody_for_ever(
+    model: str, settings: dict[str, object], depth: int
+) -> None:
+    """vLLM admits the text before the image; nothing of it is computed after that."""
+    engine = Engine(model, encoder_cache=120, settings=settings, depth=depth)
+    engine.add("bulk", BULK, prompt=700, image=(8, 100))
+    engine.step()
+    engine.add("critical", CRITICAL, prompt=300, image=(8, 100))
+    engine.run(100)
+
+
+def test_g2_an_image_gives_way_to_a_more_urgent_one(model: str) -> None:
+    """Critical text that never ends parks the bulk prompt whose image fills the encoder's cache."""
+    engine = Engine(model, encoder_cache=120, settings=NO_FLOORS, num_blocks=800, max_num_seqs=16)
+    engine.add("bulk", BULK, prompt=400, image=(8, 100))
+    engine.step()
+    for index in range(200):
+        engine.add(f"text{index}", CRITICAL, prompt=100, max_tokens=1)
+    engine.add("image", CRITICAL, prompt=110, image=(8, 100), max_tokens=1)
+    order = finished_order(engine)
+    assert order[-1] == "bulk"

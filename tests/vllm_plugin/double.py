@@ -12,9 +12,10 @@ from typing import Any
 
 from headway.core.room import target
 from headway.core.step import Match, Resident, StepPlan
-from headway.vllm_plugin.planner import Computed, EngineSize, Planner, StepBounds
+from headway.vllm_plugin.planner import Planner
 from headway.vllm_plugin.queue import PlannedQueue
 from headway.vllm_plugin.settings import Settings
+from headway.vllm_plugin.size import Computed, EngineSize, StepBounds
 
 BLOCK_SIZE = 4
 CRITICAL, NORMAL, BULK = -1, 0, 1
@@ -106,6 +107,8 @@ class FakeVllm:
     max_loras: int | None = None
     refuses: Callable[[Request, "FakeVllm"], bool] = lambda request, engine: False
     """Whether a request is not admitted for a reason that the planner does not know."""
+    stalls: Callable[[Request, "FakeVllm"], bool] = lambda request, engine: False
+    """Whether nothing of a running request is computed, for such a reason."""
 
     def __post_init__(self) -> None:
         self.now = 0.0
@@ -154,20 +157,20 @@ class FakeVllm:
 
     def plan(self) -> StepPlan:
         """Return what the next step would do."""
-        return self.planner.plan(
-            self.running,
-            self.memory,
-            self.now,
-            StepBounds(
-                begins_at=self.now,
-                max_num_seqs=self.max_num_seqs,
-                max_num_batched_tokens=self.max_num_batched_tokens,
-            ),
+        return self.planner.plan(self.running, self.memory, self.now, self._bounds())
+
+    def _bounds(self) -> StepBounds:
+        return StepBounds(
+            begins_at=self.now,
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
         )
 
     def step(self) -> dict[str, int]:
         """Make a step, and return one when `depth` are under way. Returns the tokens by request."""
         self.waiting.retry_blocked(lambda request: request.status == READY)
+        for name in self.planner.give_way(self.running, self.memory, self._bounds()):
+            self._preempt(self.requests[name])
         plan = self.plan()
         for name in plan.preempted:
             self._preempt(self.requests[name])
@@ -210,7 +213,7 @@ class FakeVllm:
         for request in self.running:
             left = request.num_tokens + request.num_output_placeholders
             num_tokens = min(left - request.num_computed_tokens, caps.get(request.request_id, 0))
-            if num_tokens <= 0:
+            if num_tokens <= 0 or self.stalls(request, self):
                 continue
             start = request.num_computed_tokens
             blocks = self.memory.blocks_to_grow(request.request_id, start + num_tokens)

@@ -94,21 +94,19 @@ def test_i14_all_end_and_no_step_has_more_adapters_than_places(
         engine.add(f"r{number}", priority, prompt, max_tokens, adapter=adapter)
         for _ in range(steps):
             engine.step()
-    engine.run(2000)
+    engine.run(3000)
     assert len(engine.finished) == len(requests)
 
 
-def test_a_floor_gets_places_too() -> None:
-    """Critical requests with ever new adapters leave bulk its floor."""
-    engine = FakeVllm(max_loras=1)
-    for number in range(200):
+@pytest.mark.parametrize("floors", [True, False])
+def test_g1_a_floor_gets_places_too(floors: bool) -> None:
+    """Between critical requests that take turns; without a floor bulk comes last."""
+    engine = FakeVllm(max_loras=1, settings=Settings() if floors else without_floors())
+    for number in range(300):
         engine.add(f"c{number}", CRITICAL, adapter=A if number % 2 else C, max_tokens=8)
     engine.add("bulk", BULK, adapter=B, max_tokens=2)
-    for _ in range(1000):
-        engine.step()
-        if "bulk" in engine.finished:
-            break
-    assert len(engine.finished) < 150, engine.finished
+    engine.run(3000)
+    assert (engine.finished.index("bulk") < 250) == floors
 
 
 @pytest.mark.parametrize("settings", [Settings(), without_floors()], ids=["floors", "none"])
@@ -177,3 +175,33 @@ def test_who_is_refused_too_keeps_its_turn() -> None:
         next(more)
         engine.step()
     assert steps_until_served(engine, "b", more) <= 40
+
+
+def test_who_lacks_blocks_keeps_no_place_on_paper() -> None:
+    """Bulk with another adapter goes on while a large request waits for blocks."""
+    engine = FakeVllm(max_loras=1, max_num_seqs=8, num_blocks=70)
+    engine.add("long", CRITICAL, prompt=160, max_tokens=90)
+    for _ in range(8):
+        engine.step()
+    engine.add("big", NORMAL, prompt=200, adapter=B)
+    for number in range(3):
+        engine.add(f"bulk{number}", BULK, adapter=A, max_tokens=2)
+    for _ in range(30):
+        engine.step()
+    assert set(engine.finished) == {"bulk0", "bulk1", "bulk2"}
+    engine.run()
+
+
+def test_nobody_is_evicted_for_who_is_refused_or_not_most_urgent() -> None:
+    engine = FakeVllm(max_loras=1, max_num_seqs=16, num_blocks=400)
+    engine.refuses = lambda request, _: request.request_id == "refused"
+    for number in range(6):
+        engine.add(f"bulk{number}", BULK, adapter=A, max_tokens=100)
+    for _ in range(3):
+        engine.step()
+    engine.add("refused", CRITICAL, adapter=B)
+    engine.add("normal", NORMAL, adapter=C, prompt=4, max_tokens=1)
+    for _ in range(60):
+        engine.step()
+    # Once, before vLLM has refused it.
+    assert len(engine.preempted) <= 6

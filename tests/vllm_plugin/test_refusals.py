@@ -2,6 +2,8 @@
 
 from itertools import pairwise
 
+import pytest
+
 from headway.vllm_plugin.refusals import MOST_SAT_OUT, Refusals
 from tests.vllm_plugin.double import BULK, CRITICAL, FakeVllm, Request
 from tests.vllm_plugin.loads import critical, steps_until_served, without_floors
@@ -46,7 +48,7 @@ def test_refusals_are_counted_by_tier() -> None:
     for _ in range(4):
         engine.step()
     report = engine.planner.report(engine.running)
-    assert report["headway:refused_admissions:critical"] == 3
+    assert report["headway:refused:critical"] == 3
 
 
 def test_only_the_one_that_was_refused_sits_out() -> None:
@@ -77,3 +79,21 @@ def test_g2_an_image_that_a_parked_prompt_leaves_no_memory_makes_it_give_way() -
     next(load)
     engine.add("urgent", CRITICAL).mm_features = ("image",)
     assert steps_until_served(engine, "urgent", load) <= 20
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_who_has_begun_and_is_refused_does_not_park_those_that_it_waits_for(depth: int) -> None:
+    """vLLM admits the text before an image, and then computes nothing while the encoder is full."""
+    engine = FakeVllm(max_num_seqs=8, num_blocks=2000, depth=depth, settings=without_floors())
+
+    def stands_before_its_image(request: Request, engine: FakeVllm) -> bool:
+        begun = [r for r in engine.running if r.mm_features and r.num_computed_tokens >= 8]
+        others = [r for r in begun if r is not request and r.num_computed_tokens < 108]
+        return bool(others) and bool(request.mm_features) and request.num_computed_tokens == 8
+
+    engine.stalls = stands_before_its_image
+    engine.add("bulk", BULK, prompt=200).mm_features = ("image",)
+    for _ in range(2):
+        engine.step()
+    engine.add("urgent", CRITICAL, prompt=120).mm_features = ("image",)
+    engine.run(200)

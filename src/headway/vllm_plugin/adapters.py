@@ -24,7 +24,7 @@ class Adapters:
         self._entries = entries
         self._taken: set[int] = set()
         self._waits: list[str] = []
-        """Who has to wait in this step, in the order in which places are given."""
+        """Who has to wait in this step, or lacks something else."""
         self._passed_over: dict[str, int] = {}
         """In how many steps others were admitted instead of one who had to wait."""
         self._owed: Collection[int] = ()
@@ -34,27 +34,35 @@ class Adapters:
         holders: Iterable[Entry],
         candidates: Sequence[Iterable[Candidate]],
         owed: Collection[int],
+        lacking: Collection[str] = (),
     ) -> list[str]:
         """Return which of the candidates, given by rank, have to wait in this step.
 
-        A tier that is owed chooses first once one of it was passed over too often.
+        A tier that is owed chooses first once one of it was passed over too often. Those `lacking`
+        something else choose last, or a place would be kept for who cannot use it.
         """
         self._taken, self._owed = {entry.adapter for entry in holders} - {0}, owed
-        held_up = {self._entries[name].rank for name in self._waits if self._is_held_up(name)}
+        held_up = {self._entries[n].rank for n in self._passed_over if self._is_held_up(n)}
         first = held_up.intersection(owed)
-        self._waits, most_urgent = [], inf
+        self._waits, most_urgent, last = [], inf, []
         for rank in sorted(range(len(candidates)), key=lambda rank: rank not in first):
             is_closed = False
             for candidate in candidates[rank]:
                 name = candidate.sequence_id
                 adapter = self._entries[name].adapter
                 is_open = not is_closed and rank <= most_urgent
-                if adapter == 0 or (is_open and self._take(adapter)):
+                if adapter == 0:
                     continue
-                self._waits.append(name)
-                most_urgent = min(most_urgent, rank)
-                is_closed = is_closed or self._is_held_up(name)
-        return self._waits
+                if name in lacking and not self._is_held_up(name):
+                    last.append(name)
+                elif not (is_open and self._take(adapter)):
+                    self._waits.append(name)
+                    most_urgent = min(most_urgent, rank)
+                    is_closed = is_closed or self._is_held_up(name)
+        waits = [name for name in last if not self._take(self._entries[name].adapter)]
+        waits = [*self._waits, *waits]
+        self._waits += last
+        return waits
 
     def admitted(self, admitted: Iterable[Entry]) -> None:
         """Count that others took a place for those who wait: of their tier or a less urgent one, or

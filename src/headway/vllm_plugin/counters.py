@@ -33,7 +33,7 @@ METRICS = (
     Metric("admissions", "Requests that were given blocks for the first time."),
     Metric("queue_seconds", "Seconds that those waited before.", unit=MICRO),
     Metric("preemptions", "Times that a request lost its blocks to another one."),
-    Metric("refused_admissions", "Requests that vLLM did not admit although the plan did."),
+    Metric("refused", "Times that vLLM did nothing for a request although the plan did."),
     Metric("parked_turns", "Steps that a running request sat out with its blocks kept."),
     Metric("batched_tokens", "Tokens computed."),
     Metric("recomputed_tokens", "Tokens of them that were computed before a preemption already."),

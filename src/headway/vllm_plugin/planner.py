@@ -5,9 +5,8 @@ The books of one vLLM engine, without vLLM: requests come and go, `plan` asks th
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
-from typing import NamedTuple
 
 from headway.core.batching import plan_step
 from headway.core.cost import Prices
@@ -26,53 +25,12 @@ from headway.vllm_plugin.admissible import Admissible, Rules, Shortlist
 from headway.vllm_plugin.counters import Counters
 from headway.vllm_plugin.entry import Entry, VllmRequest
 from headway.vllm_plugin.settings import Settings
+from headway.vllm_plugin.size import Computed, EngineSize, StepBounds
 from headway.vllm_plugin.terms import read_terms
 
 PRIOR = StepCoefficients(base_s=0.02, token_s=0.001)
 """What steps are taken to cost before any was timed: those of a slow machine, because what turns
 out to be faster is believed at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSize:
-    """What one vLLM engine can hold; names as in vLLM."""
-
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    max_model_len: int
-    num_blocks: int
-    block_size: int
-    enable_chunked_prefill: bool = True
-    speculates: bool = False
-    """Whether decodes may take tokens for drafts, too, of which the plan knows nothing."""
-    max_loras: int | None = None
-    """LoRA adapters that one step may use; None: there are none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepBounds:
-    """What one step may use."""
-
-    begins_at: float
-    """When the steps under way will have ended."""
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    decodes_only: bool = False
-    """Whether vLLM holds all prompts back."""
-    sessions: Sequence[VllmRequest] = ()
-    """Requests that hold blocks, but are between two inputs."""
-
-
-class Computed(NamedTuple):
-    """Tokens of one request that a step computes."""
-
-    request: VllmRequest
-    num_tokens: int
-    start: int
-    """Tokens that were computed before."""
-    num_drafts: int = 0
-    """How many of the tokens are drafts of speculative decoding."""
-    is_admission: bool = False
 
 
 class Planner:
@@ -94,6 +52,10 @@ class Planner:
         self._admissible = Admissible(
             self._lines, self._entries, size.max_loras, self.limits.max_overtakes
         )
+        self._leaving: frozenset[str] = frozenset()
+        """Who sits out steps until none writes its blocks, to lose them then."""
+        self._lacking: frozenset[str] = frozenset()
+        """Who lacked a slot or blocks in the latest plan."""
         self._arrivals = 0
         self._step = 0
 
@@ -208,14 +170,15 @@ class Planner:
         self._books.wake(now, idle=not running)
         entries = [self._entries[request.request_id] for request in running]
         sessions = [self._entries[request.request_id] for request in bounds.sessions]
-        choice = self._admissible.choose(entries, sessions, self._books.owed(), self._rules())
-        stay = [entry for entry in entries if entry.sequence_id not in choice.evicted]
-        step = self._step_input(stay, memory, now, bounds.begins_at)
-        step = replace(_idle(step, choice.leaving), waiting=choice.waiting)
+        rules = self._rules()
+        step = self._step_input(entries, memory, now, bounds.begins_at)
+        idle = self._leaving.union(self._admissible.idle(entries, self._step))
+        waiting = self._admissible.choose(entries, sessions, rules)
         if bounds.decodes_only:
-            prompts = {r.sequence_id for r in step.residents if r.num_tokens - r.num_computed > 1}
-            nobody = tuple(Shortlist(line, (), 0) for line in self._lines)
-            step = replace(_idle(step, prompts), waiting=nobody)
+            lefts = ((r.sequence_id, r.num_tokens - r.num_computed) for r in step.residents)
+            idle = idle.union(name for name, left in lefts if left > 1)
+            waiting = tuple(Shortlist() for _ in waiting)
+        step = replace(_idle(step, idle), waiting=waiting)
         limits = replace(
             self.limits,
             max_num_seqs=bounds.max_num_seqs,
@@ -226,7 +189,9 @@ class Planner:
         leaving = self._busy_victims(step, limits, plan)
         if leaving:
             plan = plan_step(_idle(step, leaving), limits)
-        return replace(plan, preempted=(*choice.evicted, *plan.preempted))
+        lacking = (Wait.SLOTS, Wait.BLOCKS, Wait.HELD)
+        self._lacking = frozenset(name for name, why in plan.waits.items() if why in lacking)
+        return plan
 
     def _step_input(
         self, entries: Sequence[Entry], memory: Memory, now: float, begins_at: float
@@ -245,8 +210,27 @@ class Planner:
             safety=self.predictor.safety,
         )
 
+    def give_way(
+        self, running: Collection[VllmRequest], memory: Memory, bounds: StepBounds
+    ) -> list[str]:
+        """Return who is to lose its blocks before `plan`, which then leaves out who still cannot.
+
+        For reasons that the plan does not know; see `admissible.py`.
+        """
+        if bounds.decodes_only:
+            self._leaving = frozenset()
+            return []
+        entries = [self._entries[request.request_id] for request in running]
+        sessions = [self._entries[request.request_id] for request in bounds.sessions]
+        users = self._admissible.give_way(entries, sessions, memory, self._rules())
+        names = [entry.sequence_id for entry in users]
+        is_busy = any(entry.is_busy for entry in users)
+        self._leaving = frozenset(names if is_busy else ())
+        return [] if is_busy else names
+
     def _rules(self) -> Rules:
-        return Rules(self.limits.tiers, self.settings.max_preemptions, self._step)
+        most, owed = self.settings.max_preemptions, self._books.owed()
+        return Rules(self.limits.tiers, most, self._step, owed, self._lacking)
 
     def _busy_victims(self, step: StepInput, limits: StepLimits, plan: StepPlan) -> frozenset[str]:
         """Return who would be preempted if no step were under way."""
@@ -281,7 +265,7 @@ class Planner:
             self._charge(entry, item, now)
         for rank, number in enumerate(num_tokens):
             self.counters.add("batched_tokens", number, rank)
-        self._note_admissions(computed, refused)
+        self._note_served(plan, computed, refused)
         if plan is not None:
             self._note_waits(plan)
             bounded_s = plan.budget_s if plan.budget_s < inf else 0.0
@@ -307,12 +291,28 @@ class Planner:
         if item.num_drafts:
             self._books.serve(rank, line.charge(entry, end - item.num_drafts, end))
 
-    def _note_admissions(self, computed: Sequence[Computed], refused: str | None) -> None:
-        admitted = [item.request.request_id for item in computed if item.is_admission]
-        known = [self._entries[name] for name in admitted if name in self._entries]
-        self._admissible.note(known, refused, self._step)
-        if refused in self._entries:
-            self.counters.add("refused_admissions", rank=self._entries[refused].rank)
+    def _note_served(
+        self, plan: StepPlan | None, computed: Sequence[Computed], refused: str | None
+    ) -> None:
+        """Take of whom vLLM computed something, and for whom it did nothing."""
+        served = [
+            self._entries[item.request.request_id]
+            for item in computed
+            if item.request.request_id in self._entries
+        ]
+        admitted = {item.request.request_id for item in computed if item.is_admission}
+        idle = [] if refused is None else [refused]
+        if plan is not None:
+            names = {entry.sequence_id for entry in served}
+            left = (item.sequence_id for item in plan.items if not item.is_admission)
+            left = (name for name in left if name in self._entries and name not in names)
+            # Of what else is not computed vLLM knows that it has ended.
+            idle += [name for name in left if self._entries[name].has_items]
+        self._admissible.note(served, idle, self._step)
+        self._admissible.note_admitted([e for e in served if e.sequence_id in admitted])
+        for name in idle:
+            if name in self._entries:
+                self.counters.add("refused", rank=self._entries[name].rank)
 
     def _note_waits(self, plan: StepPlan) -> None:
         for request_id, wait in plan.waits.items():

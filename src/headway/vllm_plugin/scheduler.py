@@ -14,9 +14,10 @@ from headway.core.step import StepPlan
 from headway.vllm_plugin.compat import IncompatibleError, check_engine, check_installed
 from headway.vllm_plugin.items import whole_items
 from headway.vllm_plugin.memory import KVMemory
-from headway.vllm_plugin.planner import Computed, EngineSize, Planner, StepBounds
+from headway.vllm_plugin.planner import Planner
 from headway.vllm_plugin.queue import PlannedQueue
 from headway.vllm_plugin.settings import read_settings
+from headway.vllm_plugin.size import Computed, EngineSize, StepBounds
 from headway.vllm_plugin.step_clock import StepClock, StepUnderWay
 
 try:
@@ -123,7 +124,7 @@ class QoSScheduler(AsyncScheduler):
         refused = None
         # One that vLLM did not come to was not refused.
         room = output.total_num_scheduled_tokens < self.max_num_scheduled_tokens
-        room = room and len(self.running) < self._num_slots()
+        room = room and len(self.running) < self._num_slots() and not self.kv_holding_waiting
         if left is not None and room and self._num_preempted == num_preempted:
             refused = left.request_id
         self._book(plan, admitted, output, now, refused)
@@ -144,6 +145,8 @@ class QoSScheduler(AsyncScheduler):
             decodes_only=decodes_only,
             sessions=tuple(self.kv_holding_waiting) if self.lora_config is not None else (),
         )
+        for request_id in self._planner.give_way(self.running, self._memory(), bounds):
+            self._take_blocks(request_id, now)
         return self._planner.plan(self.running, self._memory(), now, bounds)
 
     def _num_slots(self) -> int:
@@ -155,15 +158,18 @@ class QoSScheduler(AsyncScheduler):
     def _prepare(self, plan: StepPlan, now: float) -> list[str]:
         """Preempt, and cap every sequence; return whom to admit, in order."""
         for request_id in plan.preempted:
-            request = self.requests[request_id]
-            self.running.remove(request)
-            self._preempt_request(request, now)
+            self._take_blocks(request_id, now)
         self._caps = dict.fromkeys((request.request_id for request in self.running), 0)
         with_drafts = 1 + self.num_spec_tokens
         for item in plan.items:
             self._caps[item.sequence_id] = max(item.num_tokens, with_drafts)
         self._spare_tokens = self.max_num_scheduled_tokens - sum(self._caps.values())
         return [item.sequence_id for item in plan.items if item.is_admission]
+
+    def _take_blocks(self, request_id: str, now: float) -> None:
+        request = self.requests[request_id]
+        self.running.remove(request)
+        self._preempt_request(request, now)
 
     def _reserve_prefill_lookahead(
         self, request: Request, num_computed_tokens: int, num_new_tokens: int
