@@ -149,14 +149,16 @@ class Drive:
             self.scheduler.check_integrity()
         return step
 
-    def keep_waiting(self, rank: int, size: int, length: int, tenant: str = "") -> None:
-        """Add requests of a tenant until three wait; forget those that have finished."""
+    def keep_waiting(
+        self, rank: int, size: int, length: int, tenant: str = "", *, most: int = 3
+    ) -> None:
+        """Add requests of a tenant until `most` wait; forget those that have finished."""
         waiting = [
             s
             for s in self.sequences.values()
             if s.state is RequestState.WAITING and (s.rank, s.request.tenant) == (rank, tenant)
         ]
-        for _ in range(3 - len(waiting)):
+        for _ in range(most - len(waiting)):
             self.add(rank, size, length, tenant)
         finished = [i for i, s in self.sequences.items() if s.state is RequestState.FINISHED]
         for sequence_id in finished:
