@@ -8,6 +8,7 @@ than slots, more blocks than there are.
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from headway.core.room import target
@@ -69,7 +70,8 @@ class Blocks:
     @property
     def num_available(self) -> int:
         """Blocks that nobody holds."""
-        return self.num_blocks - sum(request.num_blocks for request in self.requests.values())
+        held: int = sum(map(attrgetter("num_blocks"), self.requests.values()))
+        return self.num_blocks - held
 
     def lacking(self, residents: Collection[Resident]) -> dict[str, int]:
         """See `Memory`."""

@@ -8,10 +8,11 @@ import pytest
 from tests.lines import lines_run
 from tests.vllm_plugin.double import BULK, CRITICAL, NORMAL, FakeVllm, Request
 
-SMALL, LARGE = 500, 2000
+SMALL, LARGE = 4000, 16_000
+"""The smaller has more in each tier than a step looks at, with adapters or refusals."""
 MOST_GROWTH = 1.2
 """I12: four times the queue changes what a step takes by less than a fifth."""
-STEPS = 40
+STEPS = 16
 ADAPTERS = 5
 
 
