@@ -66,7 +66,10 @@ TURN = 100
 """Plans, or twentieths of the dispatches, after which the other size has its turn."""
 GOALS_S = {"plan": 1e-3, "dispatch": 50e-6}
 MOST_GROWTH = 0.20
-"""By how much doubling the queue may change the median."""
+"""By how much doubling the queue may change the median and the 99th percentile.
+
+Other programs on the machine changed p99s by up to a tenth, medians by up to a twentieth.
+"""
 
 Measure = Callable[[], dict[str, float]]
 """Does one round and returns the seconds that each part of it took."""
@@ -284,15 +287,17 @@ def _figures(
 ) -> Iterator[tuple[str, dict[str, float]]]:
     for name, seconds in once.items():
         middle, doubled = median(seconds), median(twice[name])
+        p99, p99_doubled = (quantiles(each, n=100)[98] for each in (seconds, twice[name]))
         yield (
             name,
             {
                 "p50_s": middle,
-                "p99_s": quantiles(seconds, n=100)[98],
+                "p99_s": p99,
                 "max_s": max(seconds),
                 "p50_at_twice_the_queue_s": doubled,
-                "p99_at_twice_the_queue_s": quantiles(twice[name], n=100)[98],
+                "p99_at_twice_the_queue_s": p99_doubled,
                 "growth": doubled / middle - 1,
+                "p99_growth": p99_doubled / p99 - 1,
             },
         )
 
@@ -313,11 +318,12 @@ def missed(figures: Figures) -> list[str]:
     for name, goal_s in GOALS_S.items():
         if name not in figures:
             continue
-        p99_s, growth = figures[name]["p99_s"], figures[name]["growth"]
-        if p99_s >= goal_s:
-            found.append(f"{name}: p99 {p99_s * 1e6:.1f} us, goal {goal_s * 1e6:.0f} us")
-        if abs(growth) >= MOST_GROWTH:
-            found.append(f"{name}: doubling the queue changes the median by {growth:+.0%}")
+        row = figures[name]
+        if row["p99_s"] >= goal_s:
+            found.append(f"{name}: p99 {row['p99_s'] * 1e6:.1f} us, goal {goal_s * 1e6:.0f} us")
+        for figure, growth in (("median", row["growth"]), ("p99", row["p99_growth"])):
+            if abs(growth) >= MOST_GROWTH:
+                found.append(f"{name}: doubling the queue changes the {figure} by {growth:+.0%}")
     return found
 
 
@@ -325,13 +331,13 @@ def table(figures: Figures) -> str:
     """Return the figures for people, in microseconds."""
     lines = [
         f"{RESIDENT} resident, {QUEUED:,} queued over {TENANTS:,} tenants; times in us",
-        f"{'':10}{'p50':>9}{'p99':>9}{'max':>10}{'p50 x2':>9}{'p99 x2':>9}{'growth':>8}",
+        f"{'':10}{'p50':>9}{'p99':>9}{'max':>10}{'p50 x2':>9}{'p99 x2':>9}{'growth':>8}{'p99':>8}",
     ]
     for name, row in figures.items():
         times = [row[f"{key}_s"] * 1e6 for key in ("p50", "p99", "max")]
         twice = [row[f"{key}_at_twice_the_queue_s"] * 1e6 for key in ("p50", "p99")]
         cells = "{:9.1f}{:9.1f}{:10.1f}{:9.1f}{:9.1f}".format(*times, *twice)
-        lines.append(f"{name:10}{cells}{row['growth']:+8.1%}")
+        lines.append(f"{name:10}{cells}{row['growth']:+8.1%}{row['p99_growth']:+8.1%}")
     return "\n".join(lines)
 
 

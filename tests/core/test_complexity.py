@@ -1,44 +1,19 @@
 """Does a decision take longer because more requests wait? (I12, in lines run, not in time.)"""
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
-import headway.core
 from headway.core.cost import Prices
 from headway.core.dispatch import Dispatcher
 from headway.core.fairness import FairQueue
 from headway.core.tier import Tiers
 from tests.core.scenario import PATIENT, bounded, request
+from tests.lines import lines_run
 
-CORE = str(Path(headway.core.__file__).parent)
 FREE = (1, 1, 1)
-
-
-def lines_run(action: Callable[[], object]) -> int:
-    """Return how many lines of the core `action` runs."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
-        nonlocal count
-        if not frame.f_code.co_filename.startswith(CORE):
-            return None
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        action()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def filled(size: int, tenants: int, tiers: Tiers) -> Dispatcher:

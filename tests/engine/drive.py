@@ -127,6 +127,14 @@ class Drive:
         """Run a step, of which there must be one. Those of `failing` that it computes fail."""
         step = self.scheduler.schedule(self.now)
         assert step is not None
+        self.carry_out(step, failing)
+        if len(self.service) % (1 + self.kv.num_blocks // 128) == 0:
+            # Linear in blocks, so the more rarely the more there are.
+            self.scheduler.check_integrity()
+        return step
+
+    def carry_out(self, step: ScheduledStep, failing: Collection[str] = ()) -> None:
+        """Let the machine compute what was planned, and book it."""
         took_s = self.machine.actual.time_s(step.plan.features)
         self.now += took_s
         served = [0.0] * len(self.scheduler.limits.tiers)
@@ -144,19 +152,17 @@ class Drive:
         failed = {name: "failed" for name in sampled if name in failing}
         elapsed_s = took_s if self.machine.learns else None
         self.scheduler.update(step, StepResult(sampled, failed), elapsed_s)
-        if len(self.service) % (1 + self.kv.num_blocks // 128) == 0:
-            # Linear in blocks, so the more rarely the more there are.
-            self.scheduler.check_integrity()
-        return step
 
-    def keep_waiting(self, rank: int, size: int, length: int, tenant: str = "") -> None:
-        """Add requests of a tenant until three wait; forget those that have finished."""
+    def keep_waiting(
+        self, rank: int, size: int, length: int, tenant: str = "", *, most: int = 3
+    ) -> None:
+        """Add requests of a tenant until `most` wait; forget those that have finished."""
         waiting = [
             s
             for s in self.sequences.values()
             if s.state is RequestState.WAITING and (s.rank, s.request.tenant) == (rank, tenant)
         ]
-        for _ in range(3 - len(waiting)):
+        for _ in range(most - len(waiting)):
             self.add(rank, size, length, tenant)
         finished = [i for i, s in self.sequences.items() if s.state is RequestState.FINISHED]
         for sequence_id in finished:

@@ -112,10 +112,10 @@ class _Planner:
             num_left = resident.num_left - planned
             if num_left == 0 or resident.sequence_id in self.draft.preempted:
                 continue
-            context, begun = resident.num_computed + planned, planned > 0
-            room = self.budget.for_prompt(rank, num_left, context, begun=begun)
+            context = resident.num_computed + planned
+            room = self.budget.for_prompt(rank, num_left, context, planned=planned)
             num_tokens = self._chunk(rank, num_left, room, share=not last_turn)
-            seconds = self.budget.cost.slice_s(num_tokens, context, begun=begun)
+            seconds = self.budget.cost.slice_s(num_tokens, context, planned=planned)
             if num_tokens > 0 and self.draft.compute(resident, num_tokens, seconds):
                 self._prefilled = True
 
@@ -169,14 +169,14 @@ class _Planner:
     def _try_to_admit(self, candidate: Candidate, *, overdue: bool) -> Wait | None:
         rank = candidate.rank
         most = max(1, self.budget.floor(rank)) if overdue else candidate.num_tokens
-        if self.budget.for_prompt(rank, 1, 0, begun=False) == 0:
+        if self.budget.for_prompt(rank, 1, 0) == 0:
             return Wait.TOKENS
         if rank == 0 and not all(self.draft.room.leaves_room(candidate, c) for c in self._overdue):
             return Wait.HELD
         match = self.draft.find_match(candidate)
         more = len(self._waiting[rank]) - self._overtaking.admitted[rank] > 1
         num_left = candidate.num_tokens - match.num_tokens
-        room = self.budget.for_prompt(rank, min(most, num_left), match.num_tokens, begun=False)
+        room = self.budget.for_prompt(rank, min(most, num_left), match.num_tokens)
         num_tokens = self._chunk(rank, num_left, room, share=more and not overdue)
         return self._admit_on(candidate, match, num_tokens) if num_tokens else Wait.TOKENS
 

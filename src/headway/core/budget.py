@@ -157,14 +157,14 @@ class StepBudget:
         tokens = max(tokens, floor)
         return tokens, tokens if rank == 0 else max(floor, self._least), seconds
 
-    def for_prompt(self, rank: int, most: int, context: int, *, begun: bool) -> int:
-        """Return how many of `most` tokens a prompt of this tier may take after `context`."""
-        tokens, seconds = self._for_tier(rank)
+    def for_prompt(self, rank: int, most: int, context: int, *, planned: int = 0) -> int:
+        """Return how many of `most` tokens a prompt may take after `context`; see `slice_s`."""
+        (tokens, seconds), least = self._for_tier(rank), max(self._floors[rank], self._least)
         most = min(most, tokens)
-        least = max(self._floors[rank], self._least)
         if rank == 0 and not self._prompt_of_rank_0:
             least = max(least, MIN_PROMPT_TOKENS)
-        return max(self.cost.tokens_within(seconds, context, most, begun=begun), min(most, least))
+        within = self.cost.tokens_within(seconds, context, most, planned=planned)
+        return max(within, min(most, least))
 
     def _for_tier(self, rank: int) -> tuple[int, float]:
         tokens = self.left - (sum(self._floors) - self._floors[rank])

@@ -101,21 +101,25 @@ class StepCoefficients:
             + self.prefill_work_s * features.prefill_work
         )
 
-    def slice_s(self, num_tokens: int, context: int, *, begun: bool = False) -> float:
+    def slice_s(self, num_tokens: int, context: int, *, planned: int = 0) -> float:
         """Return the seconds that `num_tokens` of a sequence add after `context` computed ones.
 
-        `begun`: an earlier part of it is in the step, so what it costs once is counted.
+        The last `planned` of the context are in the step already. One token counts as a decode
+        until others join it: then the step holds a prefill in its place.
         """
-        if num_tokens == 1 and not begun:
+        if planned:
+            begin = context - planned
+            return self.slice_s(planned + num_tokens, begin) - self.slice_s(planned, begin)
+        if num_tokens == 1:
             return self.token_s + self.decode_s + self.decode_context_s * context
         seconds = num_tokens * (self.token_s + self.prefill_work_s * (context + num_tokens / 2))
-        return seconds if begun else seconds + self.prefill_s + self.prefill_context_s * context
+        return seconds + self.prefill_s + self.prefill_context_s * context
 
-    def tokens_within(self, seconds: float, context: int, most: int, *, begun: bool = False) -> int:
+    def tokens_within(self, seconds: float, context: int, most: int, *, planned: int = 0) -> int:
         """Return the largest n up to `most` with `slice_s(n, context) <= seconds`; 0: none."""
 
         def slice_s(n: int) -> float:
-            return self.slice_s(n, context, begun=begun)
+            return self.slice_s(n, context, planned=planned)
 
         if most <= 0 or slice_s(most) <= seconds:
             return max(0, most)
