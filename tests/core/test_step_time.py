@@ -133,14 +133,14 @@ def test_contexts_count() -> None:
     assert cost.time_s(step.features) <= 0.101 < cost.time_s(step.features.plus_decode(1000))
 
 
-def test_i7_a_second_token_makes_a_prefill_of_the_first() -> None:
-    """One token of a prompt is as cheap as a decode; what prefills cost once comes with more."""
+def test_i7_a_prompt_does_not_creep_by_single_tokens() -> None:
+    """One token of it is as cheap as a decode; what prefills cost once comes with more."""
     limits = StepLimits(32, 64, (TierLimits(recent_s=0.022), TierLimits(), TierLimits()))
     cost = StepCoefficients(0.0, token_s=0.001, prefill_s=0.01)
     waiting = [waits("n", 1, 0, 9), waits("b", 2, 1, 3)]
     step = plan([], waiting, limits=limits, recent={0}, cost=cost)
-    assert tokens(step) == {"n": 9, "b": 1}
-    assert cost.time_s(step.features) <= 0.022 < cost.time_s(step.features.plus_prefill(2, 1))
+    assert tokens(step) == {"n": 9}
+    assert cost.time_s(step.features) <= 0.022 < cost.time_s(step.features.plus_prefill(2, 0))
 
 
 @pytest.mark.parametrize("factor", [0.0, 1e-3, 1e3])

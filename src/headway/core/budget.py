@@ -67,10 +67,9 @@ class StepBudget:
         self.total_s = max(self._times_s)
         self._shared_s = limits.min_step_s if timed else inf
         self._prompt_of_rank_0 = False
-        self.left = limits.max_num_batched_tokens
+        self.left, self._least = limits.max_num_batched_tokens, MIN_TOKENS
         self._may_exceed = limits.may_exceed_tokens and not limits.enable_chunked_prefill
         self._kept_for_heads = kept_for_heads
-        self._least = MIN_TOKENS
         self._spent_s = self.cost.base_s
         time_s = max(0.0, self.total_s - self._spent_s)
         most = self._most_tokens(time_s, len(decodes[0]))
@@ -164,7 +163,8 @@ class StepBudget:
         if rank == 0 and not self._prompt_of_rank_0:
             least = max(least, MIN_PROMPT_TOKENS)
         within = self.cost.tokens_within(seconds, context, most, planned=planned)
-        return max(within, min(most, least))
+        creeps = within == 1 < most and not planned  # as cheap as a decode, but never done
+        return max(0 if creeps else within, min(most, least))
 
     def _for_tier(self, rank: int) -> tuple[int, float]:
         tokens = self.left - (sum(self._floors) - self._floors[rank])
