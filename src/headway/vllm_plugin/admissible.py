@@ -88,6 +88,11 @@ class Admissible:
         if max_loras is not None:
             self._adapters = Adapters(max_loras, max_overtakes, entries)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are no adapters and no refusals, so that the core decides alone."""
+        return self._adapters is None and not self._refusals
+
     def give_way(
         self, running: Sequence[Entry], sessions: Sequence[Entry], memory: Memory, rules: Rules
     ) -> Sequence[Entry]:

@@ -217,7 +217,7 @@ class Planner:
 
         For reasons that the plan does not know; see `admissible.py`.
         """
-        if bounds.decodes_only:
+        if bounds.decodes_only or self._admissible.is_plain:
             self._leaving = frozenset()
             return []
         entries = [self._entries[request.request_id] for request in running]
