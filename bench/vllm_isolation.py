@@ -182,6 +182,12 @@ def main() -> None:
     parser.add_argument("--callers", type=int, default=48)
     parser.add_argument("--duration", type=float, default=70.0)
     parser.add_argument("--warmup", type=float, default=25.0)
+    parser.add_argument(
+        "--critical-from",
+        type=float,
+        default=0.0,
+        help="seconds that bulk has the server to itself before critical requests begin to arrive",
+    )
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -191,6 +197,7 @@ def main() -> None:
         bulk_callers=options.callers,
         duration_s=options.duration,
         warmup_s=options.warmup,
+        critical_from_s=options.critical_from,
         grace_s=60.0,
     )
     console = Console(width=120)

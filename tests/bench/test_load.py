@@ -71,6 +71,16 @@ def test_critical_requests_arrive_on_time_however_slow_the_server_is() -> None:
     assert node.cancelled == len(due)
 
 
+def test_bulk_has_the_server_to_itself_until_critical_requests_begin() -> None:
+    node = FakeNode(behaviour=Behaviour(first_token_s=0.02))
+    phase = run(node, replace(LOAD, critical_from_s=0.3))
+    sent = [record.sent_s for record in phase.records if record.tier == "critical"]
+    due = [0.3 + at for at in arrival_times(LOAD.seed, 0.05, LOAD.duration_s - 0.3)]
+    assert len(sent) == len(due) > 0
+    assert all(at >= on_time for at, on_time in zip(sent, due, strict=True))
+    assert any(r.tier == "bulk" and r.sent_s < 0.1 for r in phase.records)
+
+
 def test_critical_requests_are_waited_for_while_bulk_goes_on() -> None:
     node = FakeNode(concurrency=1, behaviour=Behaviour(first_token_s=0.02))
     phase = run(node, LOAD)

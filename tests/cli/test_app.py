@@ -49,6 +49,7 @@ def headway(
         (["gateway"], "nodes: none configured"),
         (["engine", "--set", "engine.max_num_seqs=0"], "engine.max_num_seqs"),
         (["bench", "isolation", "--warmup", "200"], "--warmup: must be below --duration"),
+        (["bench", "isolation", "--critical-from", "120"], "--critical-from: must be below"),
         (["launch"], "No such command 'launch'"),
     ],
 )

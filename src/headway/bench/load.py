@@ -40,6 +40,8 @@ class Load:
     bulk_callers: int = 48
     critical_every_s: float | None = 2.0
     """Mean time between critical arrivals; None: there are none."""
+    critical_from_s: float = 0.0
+    """When they begin to arrive; until then bulk has the server to itself."""
     duration_s: float = 120.0
     warmup_s: float = 30.0
     """Beginning of the phase that is not counted."""
@@ -104,8 +106,9 @@ async def _arrivals(
     load = phase.load
     if load.critical_every_s is None:
         return
-    for at in arrival_times(load.seed, load.critical_every_s, load.duration_s):
-        await _pause_until(phase, at)
+    offered_s = load.duration_s - load.critical_from_s
+    for at in arrival_times(load.seed, load.critical_every_s, offered_s):
+        await _pause_until(phase, load.critical_from_s + at)
         tasks.add(asyncio.create_task(_one(phase, client, prompts, load.critical)))
 
 

@@ -54,6 +54,9 @@ def isolation(  # noqa: PLR0913  (typer makes an option of each parameter)
     critical_every_s: float = typer.Option(
         2.0, "--critical-every", min=0.01, help="Mean seconds between critical requests."
     ),
+    critical_from_s: float = typer.Option(
+        0.0, "--critical-from", min=0.0, help="Seconds of a phase before they begin to arrive."
+    ),
     seed: int = typer.Option(0, help="Seed of the arrivals."),
     repeat: int = typer.Option(1, min=1, help="Repeats; medians are reported."),
     alternate: bool = typer.Option(True, help="Turn the order around in each second repeat."),
@@ -70,6 +73,7 @@ def isolation(  # noqa: PLR0913  (typer makes an option of each parameter)
     load = flood_load(
         bulk_callers=bulk_callers,
         critical_every_s=critical_every_s,
+        critical_from_s=critical_from_s,
         duration_s=duration_s,
         warmup_s=warmup_s,
         grace_s=grace_s,

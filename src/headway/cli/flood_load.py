@@ -25,6 +25,7 @@ def flood_load(
     bulk_callers: int,
     critical_every_s: float,
     seed: int,
+    critical_from_s: float = 0.0,
 ) -> Load:
     """Return the load. Raises ConfigError when nothing of it would be counted."""
     check_seconds(
@@ -33,13 +34,17 @@ def flood_load(
             "--warmup": warmup_s,
             "--grace": grace_s,
             "--critical-every": critical_every_s,
+            "--critical-from": critical_from_s,
         }
     )
     if not warmup_s < duration_s:
         raise ConfigError("--warmup", f"must be below --duration, {duration_s:g} s")
+    if not critical_from_s < duration_s:
+        raise ConfigError("--critical-from", f"must be below --duration, {duration_s:g} s")
     return Load(
         bulk_callers=bulk_callers,
         critical_every_s=critical_every_s,
+        critical_from_s=critical_from_s,
         duration_s=duration_s,
         warmup_s=warmup_s,
         grace_s=grace_s,
