@@ -242,6 +242,21 @@ def test_logprobs_are_those_of_the_raw_logits() -> None:
         assert value == pytest.approx(float(exact[2, token]), abs=1e-5)
 
 
+@pytest.mark.parametrize("num_best", [2, 5, VOCAB])
+@pytest.mark.parametrize("num_top", [1, 3])
+def test_of_equally_probable_tokens_the_drawn_one_is_listed_first(
+    num_best: int, num_top: int
+) -> None:
+    """Logits in bfloat16 tie often; a greedy answer is the first of its own list."""
+    logits = torch.zeros(1, VOCAB, dtype=torch.bfloat16)
+    logits[0, VOCAB - num_best :] = 3.0
+    token = sample(logits, [_slice(logprobs=num_top, temperature=0.0)]).sampled["a"]
+    values = [logprob for _, logprob in token.top_logprobs]
+    assert len(values) == len({token_id for token_id, _ in token.top_logprobs}) == num_top
+    assert token.top_logprobs[0] == (token.token_id, token.logprob)
+    assert values == sorted(values, reverse=True)
+
+
 def test_logprobs_sum_to_one() -> None:
     logits = _logits(5, vocab=20)
     token = sample(logits, [_slice(logprobs=20)]).sampled["a"]

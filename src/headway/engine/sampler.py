@@ -133,7 +133,18 @@ def _logprobs(
     tops = zip(ids.tolist(), values.tolist(), strict=True)
     return {
         row: SampledToken(
-            token_ids[row], logprob, tuple(zip(top_ids, top_values, strict=True))[: wanted[row]]
+            token_ids[row],
+            logprob,
+            _most_probable((token_ids[row], logprob), [*zip(*top, strict=True)][: wanted[row]]),
         )
-        for row, logprob, (top_ids, top_values) in zip(rows, own, tops, strict=True)
+        for row, logprob, top in zip(rows, own, tops, strict=True)
     }
+
+
+def _most_probable(
+    drawn: tuple[int, float], top: list[tuple[int, float]]
+) -> tuple[tuple[int, float], ...]:
+    """Put the drawn token first of those as probable, which `topk` returns in any order."""
+    if top and drawn not in top and drawn[1] == top[-1][1]:
+        top[-1] = drawn
+    return tuple(sorted(top, key=lambda each: (-each[1], each != drawn, each[0])))
