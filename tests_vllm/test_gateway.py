@@ -54,6 +54,8 @@ def stack(
         serve_gateway(vllm.url, folders[1], PLACES) as late,
         serve_gateway(vllm.url, folders[2]) as free,
     ):
+        # What comes before the first look at the node waits for it, and is answered once it is up.
+        assert eventually(lambda: "node vllm is down" in late.log.read_text(encoding="utf-8"))
         assert eventually(lambda: status_of(late) not in (0, 200))
         before = status_of(late)
         for server in (vllm, late, free):
