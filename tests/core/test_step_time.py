@@ -57,29 +57,6 @@ def test_a_late_stream_does_not_shrink_steps_to_nothing() -> None:
     assert tokens(step) == {"c": 1, "b": 19}
 
 
-@pytest.mark.parametrize(("rank", "wanted", "computed"), [(0, 22, 22), (0, 23, 20), (1, 22, 20)])
-def test_a_critical_prompt_that_nearly_fits_ends_in_the_step(
-    rank: int, wanted: int, computed: int
-) -> None:
-    """With a tenth more of the time; the two tokens left would cost another step."""
-    limits = StepLimits(32, 64, (TierLimits(recent_s=0.02), *PLAIN[1:]))
-    recent = frozenset({0})
-    step = plan([], [waits("p", rank, 9, wanted)], limits=limits, cost=PER_TOKEN, recent=recent)
-    assert tokens(step) == {"p": computed}
-
-
-def test_only_one_prompt_is_given_more_time_to_end() -> None:
-    limits = StepLimits(32, 64, (TierLimits(recent_s=0.02), *PLAIN[1:]))
-    prompts = [waits("a", 0, 8, 21), waits("b", 0, 9, 21)]
-    step = plan([], prompts, limits=limits, cost=PER_TOKEN, recent=frozenset({0}))
-    assert tokens(step) == {"a": 21}
-    stream = decode("c", 0, 1)
-    step = plan(
-        [stream], [waits("a", 0, 8, 20)], limits=limits, cost=PER_TOKEN, recent=frozenset({0})
-    )
-    assert tokens(step) == {"c": 1, "a": 20}
-
-
 PACED = TierLimits(target=LatencyTarget(tpot_s=0.04))
 LATE = decode("s", 0, 1)._replace(due_s=-5.0)
 

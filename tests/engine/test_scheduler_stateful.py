@@ -13,7 +13,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from headway.core.budget import DEAREST_TOKEN, MIN_PROMPT_TOKENS, MIN_TOKENS, TO_END
+from headway.core.budget import DEAREST_TOKEN, MIN_PROMPT_TOKENS, MIN_TOKENS
 from headway.core.predictor import StepCoefficients, StepFeatures
 from headway.core.step import StepInput, TierLimits, Wait
 from headway.core.tier import LatencyTarget
@@ -136,28 +136,24 @@ class BooksInTime(Books):
 
     def check_time(self, before: StepInput, step: ScheduledStep) -> None:
         """I7: a step fits into its time but for what time does not bound: decodes of rank 0, the
-        first tokens of its prompts, those of a floor that is owed, and the least of a step. It may
-        take `TO_END` more that a prompt of rank 0 needs to end."""
+        first tokens of its prompts, those of a floor that is owed, and the least of a step."""
         assert before.cost is not None
         limits = self.drive.scheduler.limits
         tiers, most = limits.tiers, limits.max_num_batched_tokens
         unbounded = [ceil(DEAREST_TOKEN * tier.floor * most) for tier in tiers]
         unbounded = [n if rank in before.owed else 0 for rank, n in enumerate(unbounded)]
         unbounded[0] = MIN_PROMPT_TOKENS
-        bounded, time_s = [], step.plan.budget_s
+        bounded = []
         for item in step.plan.items:
-            sequence = self.drive.sequences[item.sequence_id]
-            rank = sequence.rank
+            rank = self.drive.sequences[item.sequence_id].rank
             if rank == 0 and item.num_tokens == 1:
                 continue
-            if rank == 0 and item.start + item.num_tokens == sequence.num_tokens:
-                time_s = (1 + TO_END) * step.plan.budget_s
             aside = min(unbounded[rank], item.num_tokens)
             unbounded[rank] -= aside
             if item.num_tokens > aside:
                 bounded.append((item.num_tokens - aside, item.start + aside))
         seconds = before.cost.time_s(StepFeatures.of(bounded))
-        fits = seconds <= time_s * (1 + 1e-9)
+        fits = seconds <= step.plan.budget_s * (1 + 1e-9)
         assert fits or sum(n for n, _ in bounded) <= MIN_TOKENS, "I7: the step takes too long"
 
 

@@ -82,7 +82,7 @@ def test_m10_a_tighter_target_makes_steps_and_chunks_smaller() -> None:
 
 def most_owed(*, critical_prompts: bool) -> list[float]:
     """Return by rank the most that was owed in any window of steps that time keeps short."""
-    first = TierLimits(recent_s=0.027)
+    first = TierLimits(recent_s=0.03)
     machine = Machine(MACHINE, MACHINE)
     drive = Drive((first, *tiers(0.05)[1:]), budget=BUDGET, machine=machine)
     for _ in range(40):

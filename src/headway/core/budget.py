@@ -17,10 +17,16 @@ MIN_PROMPT_TOKENS = 16
 """The same of a prompt of rank 0."""
 CATCH_UP = 0.9
 """Share of the time of a token that prompts have beside late streams of their own tier."""
-TO_END = 0.1
-"""Share of its time that a step may take longer to end a prompt of rank 0: its rest would cost a
-step of its own, most of which is base."""
 TIMELESS = StepCoefficients(0.0)
+
+
+def fits_any_bound(seconds: float, limits: StepLimits) -> bool:
+    """Return whether a step of predicted `seconds` is within its time, whoever is due and when.
+
+    Without prompts, all that may be computed is computed in such a step.
+    """
+    bound = min(limits.min_step_s, *(tier.recent_s for tier in limits.tiers))
+    return seconds * (1 + 1e-9) <= bound
 
 
 class StepBudget:
@@ -30,7 +36,6 @@ class StepBudget:
        at what a tier allows of which a request may arrive. A due time does not count while a prompt
        of a more urgent tier waits. To prompts of its own tier a late stream leaves `CATCH_UP` of
        the time of a token: what it lacks is made good mostly at the expense of other tiers.
-       A prompt of rank 0 that ends within `TO_END` more ends in this step.
     2. Time does not bound decodes of rank 0, nor the first `MIN_PROMPT_TOKENS` of its prompts, nor
        `MIN_TOKENS` of the step, nor the tokens of a floor: a wrong prediction makes steps long or
        short, it shuts nobody out.
@@ -154,12 +159,9 @@ class StepBudget:
     def for_prompt(self, rank: int, most: int, context: int, *, planned: int = 0) -> int:
         """Return how many of `most` tokens a prompt may take after `context`; see `slice_s`."""
         (tokens, seconds), least = self._for_tier(rank), max(self._floors[rank], self._least)
-        if rank == 0:
-            least = least if self._prompt_of_rank_0 else max(least, MIN_PROMPT_TOKENS)
-            needed_s = self.cost.slice_s(most, context, planned=planned)
-            if most <= tokens and 0 < seconds < needed_s <= seconds + TO_END * self._times_s[0]:
-                seconds = needed_s
         most = min(most, tokens)
+        if rank == 0 and not self._prompt_of_rank_0:
+            least = max(least, MIN_PROMPT_TOKENS)
         within = self.cost.tokens_within(seconds, context, most, planned=planned)
         creeps = within == 1 < most and not planned  # as cheap as a decode, but never done
         return max(0 if creeps else within, min(most, least))

@@ -9,7 +9,7 @@ from dataclasses import astuple, replace
 from math import inf
 
 from headway.core.predictor import StepTimePredictor
-from headway.core.step import StepLimits, TierLimits
+from headway.core.step import TierLimits
 from headway.core.tier import LatencyTarget, Tiers
 
 TTFT_SHARE = 0.1
@@ -105,12 +105,3 @@ def without_idle_reserves(
         tier if rank in recent else replace(tier, reserved_slots=0, reserved_blocks=0)
         for rank, tier in enumerate(tiers)
     )
-
-
-def fits_any_bound(seconds: float, limits: StepLimits) -> bool:
-    """Return whether a step of predicted `seconds` is within its time, whoever is due and when.
-
-    Without prompts, all that may be computed is computed in such a step.
-    """
-    bound = min(limits.min_step_s, *(tier.recent_s for tier in limits.tiers))
-    return seconds * (1 + 1e-9) <= bound

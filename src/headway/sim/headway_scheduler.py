@@ -12,9 +12,10 @@ from itertools import count
 from math import inf
 from operator import attrgetter
 
+from headway.core.budget import fits_any_bound
 from headway.core.ordering import order_key
 from headway.core.predictor import StepFeatures, StepTimePredictor
-from headway.core.promise import Pace, fits_any_bound, tier_limits
+from headway.core.promise import Pace, tier_limits
 from headway.core.step import StepLimits
 from headway.core.tier import Tiers
 from headway.engine.calibration import FastestSteps
