@@ -11,7 +11,7 @@ makes KV short, `--phase bulk-alone` leaves critical requests out.
 import argparse
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -20,9 +20,17 @@ from rich.console import Console
 from tests_vllm.servers import PLUGIN, Server, serve_gateway, serve_vllm
 
 from headway.bench.client import Server as Address
-from headway.bench.isolation import ALL_PHASES, FLOOD, IsolationReport, Run, measure
-from headway.bench.load import Load, Phase
+from headway.bench.isolation import (
+    ALL_PHASES,
+    FLOOD,
+    IsolationReport,
+    PhaseReport,
+    Run,
+    measure,
+)
+from headway.bench.load import Load
 from headway.bench.report import table, to_json
+from headway.cli.tell import tell
 from headway.clock import MonotonicClock
 
 PRIORITIES = {"critical": -1, "bulk": 1}
@@ -116,16 +124,6 @@ def runs_of(doors: Mapping[str, Server], setups: Mapping[str, Setup], phase: str
     return [run_of(name, door) for name, door in doors.items()]
 
 
-def quietly(label: str, name: str, phase: Phase) -> AbstractAsyncContextManager[None]:
-    """Watch nothing."""
-
-    @asynccontextmanager
-    async def watched() -> AsyncIterator[None]:
-        yield
-
-    return watched()
-
-
 def ratios(report: IsolationReport, names: Sequence[str]) -> Iterator[str]:
     """Yield how each setup compares with the first ones, in words."""
     for name in names:
@@ -202,27 +200,35 @@ def main() -> None:
     )
     console = Console(width=120)
     setups = chosen_setups(options)
+    ended: list[PhaseReport] = []
     with started(options, setups) as (doors, behind):
         runs = runs_of(doors, setups, options.phase)
-        clock = MonotonicClock()
-        report = asyncio.run(
-            measure(runs, load, clock, watch=quietly, repeat=options.repeat, alternate=True)
+        measuring = measure(
+            runs,
+            load,
+            MonotonicClock(),
+            watch=tell,
+            repeat=options.repeat,
+            alternate=True,
+            ended=ended,
         )
-        console.print(table(report))
-        for number, text in enumerate(options.settings, start=1):
-            console.print(f"settings {number}: {text}")
-        for line in ratios(report, list(setups)):
-            console.print(line)
+        try:
+            asyncio.run(measuring)
+        finally:
+            report = IsolationReport(load=load, phases=tuple(ended))
+            console.print(table(report))
+            for number, text in enumerate(options.settings, start=1):
+                console.print(f"settings {number}: {text}")
+            for line in ratios(report, list(setups)):
+                console.print(line)
+            if options.json is not None:
+                options.json.write_bytes(to_json(report, []))
+            for node in (*doors.values(), *behind.values()):
+                if node.process.poll() is not None:
+                    console.print(f"{node.url} has ended:\n{node.log.read_text()[-8000:]}")
         for name, node in behind.items():
-            preempted = node.total("vllm:num_preemptions_total")
-            own = (
-                of_plugin(node)
-                if setups[name].args[:4] == PLUGIN
-                else f"{preempted:.0f} preemptions"
-            )
-            console.print(f"{name}: {own}")
-        if options.json is not None:
-            options.json.write_bytes(to_json(report, []))
+            is_ours = setups[name].args[: len(PLUGIN)] == PLUGIN
+            console.print(f"{name}: {of_plugin(node) if is_ours else of_stock(node)}")
 
 
 if __name__ == "__main__":

@@ -73,6 +73,10 @@ class IsolationReport:
         ]
         return middle(found) if found else None
 
+    def was_measured(self, phase: str) -> bool:
+        """Return whether some run's phase of that name has ended."""
+        return any(report.phase == phase for report in self.phases)
+
     def labels(self) -> list[str]:
         """Return the runs in the order in which they first came."""
         return list(dict.fromkeys(report.label for report in self.phases))
@@ -91,17 +95,19 @@ async def measure(
     repeat: int = 1,
     alternate: bool = False,
     settle_s: float = SETTLE_S,
+    ended: list[PhaseReport] | None = None,
 ) -> IsolationReport:
-    """Run every phase of every run, `repeat` times. Raises NodeError when a server fails to start.
+    """Run every phase of every run, `repeat` times. Raises NodeError when a server does not answer.
 
     `alternate` turns the order of the runs around in every second repeat, so that a machine that
-    gets slower or faster favours none.
+    gets slower or faster favours none. `ended` takes each phase as it ends: what a caller still has
+    when a later one fails or is interrupted.
     """
-    reports: list[PhaseReport] = []
+    reports = [] if ended is None else ended
     for index in range(repeat):
         order = list(reversed(runs)) if alternate and index % 2 else list(runs)
         for run in order:
-            reports += await _measure_run(run, index, load, clock, watch, settle_s)
+            await _measure_run(run, index, load, clock, watch, settle_s, reports)
     return IsolationReport(load=load, phases=tuple(reports))
 
 
@@ -115,20 +121,24 @@ def phase_load(load: Load, phase: str) -> Load:
 
 
 async def _measure_run(
-    run: Run, index: int, load: Load, clock: Clock, watch: Watch, settle_s: float
-) -> list[PhaseReport]:
-    reports: list[PhaseReport] = []
+    run: Run,
+    index: int,
+    load: Load,
+    clock: Clock,
+    watch: Watch,
+    settle_s: float,
+    reports: list[PhaseReport],
+) -> None:
     # The texts differ in every run, so that no server knows them; only arrivals are repeatable.
     prompts = PromptSource(Random())
     async with run.open() as server, BenchClient(server) as client:
         await calibrate(client, prompts, load.critical.tier)
-        for name in run.phases:
-            await asyncio.sleep(settle_s if reports else 0)
+        for number, name in enumerate(run.phases):
+            await asyncio.sleep(settle_s if number else 0)
             phase = start_phase(phase_load(replace(load, seed=load.seed + index), name), clock)
             async with watch(run.label, name, phase):
                 await run_phase(phase, client, prompts)
             reports.append(_report(run.label, name, index, phase))
-    return reports
 
 
 def _report(label: str, name: str, index: int, phase: Phase) -> PhaseReport:

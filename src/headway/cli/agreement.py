@@ -20,10 +20,18 @@ from rich.console import Console
 from rich.table import Table
 
 from headway.bench.fit import LoggedStep, StepFit, fit_steps, read_log, to_toml
-from headway.bench.isolation import BULK_ALONE, FLOOD, UNLOADED, IsolationReport, measure
+from headway.bench.isolation import (
+    BULK_ALONE,
+    FLOOD,
+    UNLOADED,
+    IsolationReport,
+    PhaseReport,
+    measure,
+)
 from headway.bench.load import Load, Shape, arrival_times
 from headway.bench.summary import TierSummary
 from headway.cli.flood_load import flood_load
+from headway.cli.kept import tell_kept
 from headway.cli.outputs import check_outputs, writing
 from headway.cli.settings import SetOption, overrides
 from headway.cli.stacks import OURS, own_runs
@@ -110,12 +118,20 @@ def agreement(  # noqa: PLR0913  (typer makes an option of each parameter)
     fit = fit_steps(steps)
     console = Console()
     console.print(to_toml(fit), end="", highlight=False)
-    real = _measure((FLOOD,), load, chosen, repeat)
-    figures = compare(real, simulated_runs(real, fit, chosen))
-    console.print(table(figures))
-    if json_file is not None:
-        with writing("--json", json_file):
-            json_file.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2))
+    figures: list[Figure] = []
+    ended: list[PhaseReport] = []
+    try:
+        _measure((FLOOD,), load, chosen, repeat, ended)
+    finally:
+        tell_kept(len(ended), repeat, "repeats")
+        if ended:
+            real = IsolationReport(load=load, phases=tuple(ended))
+            figures += compare(real, simulated_runs(real, fit, chosen))
+            console.print(table(figures))
+            if json_file is not None:
+                with writing("--json", json_file):
+                    text = msgspec.json.format(msgspec.json.encode(figures), indent=2)
+                    json_file.write_bytes(text)
     if not all(figure.agrees for figure in figures):
         sys.exit(1)
 
@@ -129,11 +145,16 @@ def _check_engine(settings: Mapping[str, object]) -> None:
 
 
 def _measure(
-    phases: tuple[str, ...], load: Load, settings: Mapping[str, object], repeat: int
-) -> IsolationReport:
-    """Run these phases of our own stack."""
+    phases: tuple[str, ...],
+    load: Load,
+    settings: Mapping[str, object],
+    repeat: int,
+    ended: list[PhaseReport],
+) -> None:
+    """Run these phases of our own stack; what each showed is added to `ended`."""
     runs = [replace(run, phases=phases) for run in own_runs(settings) if run.label == OURS]
-    return asyncio.run(measure(runs, load, MonotonicClock(), watch=tell, repeat=repeat))
+    clock = MonotonicClock()
+    asyncio.run(measure(runs, load, clock, watch=tell, repeat=repeat, ended=ended))
 
 
 def _each_alone(load: Load, settings: Mapping[str, object]) -> list[LoggedStep]:
@@ -141,7 +162,7 @@ def _each_alone(load: Load, settings: Mapping[str, object]) -> list[LoggedStep]:
     with tempfile.TemporaryDirectory(prefix="headway-agreement-") as name:
         log = Path(name) / "steps.jsonl"
         alone = replace(load, duration_s=FIT_S, warmup_s=0.0)
-        _measure((UNLOADED, BULK_ALONE), alone, {**settings, "engine.step_log": str(log)}, 1)
+        _measure((UNLOADED, BULK_ALONE), alone, {**settings, "engine.step_log": str(log)}, 1, [])
         return read_log(log)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,14 @@ from rich.console import Console
 
 from headway.bench.client import Server
 from headway.bench.engine_speed import measure_speed
-from headway.bench.isolation import ALL_PHASES, Run, measure
+from headway.bench.isolation import (
+    ALL_PHASES,
+    FLOOD,
+    IsolationReport,
+    PhaseReport,
+    Run,
+    measure,
+)
 from headway.bench.load import Shape
 from headway.bench.plot import write_html, write_png
 from headway.bench.report import sentences, table, to_json
@@ -19,7 +27,8 @@ from headway.bench.verdict import judge
 from headway.cli.agreement import agreement
 from headway.cli.fit import fit
 from headway.cli.flood_load import flood_load
-from headway.cli.outputs import check_outputs
+from headway.cli.kept import tell_kept
+from headway.cli.outputs import check_outputs, writing
 from headway.cli.settings import SetOption, overrides
 from headway.cli.stacks import BASELINE, OURS, own_runs
 from headway.cli.tell import tell
@@ -89,9 +98,25 @@ def isolation(  # noqa: PLR0913  (typer makes an option of each parameter)
         baseline = None
     else:
         runs, baseline = own_runs(overrides(settings, {})), BASELINE
-    report = asyncio.run(
-        measure(runs, load, MonotonicClock(), watch=tell, repeat=repeat, alternate=alternate)
-    )
+    measuring = partial(measure, runs, load, MonotonicClock(), watch=tell, alternate=alternate)
+    ended: list[PhaseReport] = []
+    try:
+        asyncio.run(measuring(repeat=repeat, ended=ended))
+    finally:
+        tell_kept(len(ended), repeat * sum(len(run.phases) for run in runs), "phases")
+        if ended:
+            report = IsolationReport(load=load, phases=tuple(ended))
+            _show(report, baseline, json_file, png_file, html_file)
+
+
+def _show(
+    report: IsolationReport,
+    baseline: str | None,
+    json_file: Path | None,
+    png_file: Path | None,
+    html_file: Path | None,
+) -> None:
+    """Print the figures and write those files that are asked for."""
     judged = [label for label in report.labels() if label != baseline]
     verdicts = [judge(report, label, baseline) for label in judged]
     console = Console()
@@ -100,11 +125,16 @@ def isolation(  # noqa: PLR0913  (typer makes an option of each parameter)
         for line in sentences(verdict):
             console.print(line, soft_wrap=True)
     if json_file is not None:
-        json_file.write_bytes(to_json(report, verdicts))
+        with writing("--json", json_file):
+            json_file.write_bytes(to_json(report, verdicts))
+    if not report.was_measured(FLOOD):
+        return
     if png_file is not None:
-        write_png(report, png_file)
+        with writing("--png", png_file):
+            write_png(report, png_file)
     if html_file is not None:
-        write_html(report, html_file)
+        with writing("--html", html_file):
+            write_html(report, html_file)
 
 
 @app.command("engine-speed")

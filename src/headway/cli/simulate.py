@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from headway.cli.kept import tell_kept
 from headway.cli.outputs import check_outputs, writing
 from headway.cli.scenario_values import scenario_value
 from headway.cli.settings import SetOption, overrides
@@ -92,10 +93,7 @@ def simulate(
         for plan in plans:
             runs.append(_run(plan, plan_log))
     finally:
-        if len(runs) < len(plans):
-            kept = ", whose results are kept" if runs else ""
-            text = f"stopped when {len(runs)} of {len(plans)} runs had ended{kept}"
-            sys.stderr.write(f"headway: {text}\n")
+        tell_kept(len(runs), len(plans))
         if runs:
             _report(loaded, runs, output, plot)
 
