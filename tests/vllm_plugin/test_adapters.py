@@ -205,3 +205,17 @@ def test_nobody_is_evicted_for_who_is_refused_or_not_most_urgent() -> None:
         engine.step()
     # Once, before vLLM has refused it.
     assert len(engine.preempted) <= 6
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_g2_all_who_run_give_their_place_up_together(depth: int) -> None:
+    """Nobody else is there whose step could be computed while those under way end."""
+    engine = FakeVllm(max_loras=1, max_num_seqs=16, num_blocks=4000, depth=depth)
+    for number in range(8):
+        engine.add(f"bulk{number}", BULK, adapter=A, max_tokens=100)
+    for _ in range(5):
+        engine.step()
+    engine.add("urgent", CRITICAL, adapter=B, max_tokens=2)
+    assert steps_until_served(engine, "urgent", nothing()) <= depth
+    engine.run(2000)
+    assert len(engine.finished) == 9

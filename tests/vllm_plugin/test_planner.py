@@ -56,6 +56,23 @@ def test_a_step_under_way_delays_the_preemption_by_one() -> None:
     assert len(engine.preempted) == 1
 
 
+@pytest.mark.parametrize("max_num_seqs", [1, 4])
+def test_a_step_under_way_delays_by_one_where_all_must_leave(max_num_seqs: int) -> None:
+    """G2: nobody else is there whose step could be computed meanwhile."""
+    engine = FakeVllm(depth=2, settings=NO_RESERVE, num_blocks=26, max_num_seqs=max_num_seqs)
+    for index in range(min(2, max_num_seqs)):
+        engine.add(f"b{index}", BULK, prompt=32, max_tokens=30)
+    for _ in range(6):
+        engine.step()
+    assert len(engine.running) == min(2, max_num_seqs)
+    engine.add("critical", CRITICAL, prompt=90)
+    assert engine.step() == {}
+    assert engine.step()["critical"] > 0
+    assert len(engine.preempted) == min(2, max_num_seqs)
+    engine.run()
+    assert engine.finished[0] == "critical"
+
+
 def test_critical_takes_blocks() -> None:
     engine = FakeVllm(num_blocks=30, settings=NO_RESERVE)
     for index in range(4):

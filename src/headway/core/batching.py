@@ -26,7 +26,7 @@ def plan_step(step: StepInput, limits: StepLimits) -> StepPlan:
        protected resident or an overdue floor holds the slot or the blocks that it needs, or it fits
        only whole and not beside them. A floor that is overdue and does not fit is left room for.
     3. (G4) Victims are as in `preemption.py`; none of them is in the plan.
-    4. (G6) The plan is empty only if there is neither a resident nor a candidate.
+    4. (G6) The plan is empty only if there is neither a candidate nor a resident with work.
     5. Decodes and prefills that were parked longest go first in their tier.
     """
     return _Planner(step, limits).plan()

@@ -76,9 +76,11 @@ class Draft:
 
     def compute_something(self) -> None:
         """If nothing is planned, plan a token of the oldest of the most urgent tier (G6)."""
-        if not self.items and self.residents:
-            oldest = min(self.residents.values(), key=attrgetter("rank", "arrival"))
-            self.compute(oldest, 1, 0.0, by_force=True)
+        if not self.items:
+            with_work = (r for r in self.residents.values() if r.num_left > 0)
+            oldest = min(with_work, key=attrgetter("rank", "arrival"), default=None)
+            if oldest is not None:
+                self.compute(oldest, 1, 0.0, by_force=True)
 
     def find_blocks(self, resident: Resident, num_tokens: int, *, by_force: bool = False) -> bool:
         """Take the blocks in which to compute so many tokens of a resident, or return False.
