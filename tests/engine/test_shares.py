@@ -7,6 +7,7 @@ claim has a control: the same check with the policy off, which must fail.
 from collections import Counter
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +48,40 @@ def test_b7_with_a_floor_all_bulk_ends_though_critical_never_stops() -> None:
     """Slots are short, too: an overdue floor takes its turn."""
     assert finished_beside_endless_critical(FLOORS, slots=64) == 6
     assert finished_beside_endless_critical(FLOORS, slots=4) == 6
+
+
+def finishes_where_blocks_are_short(
+    most: int, max_preemptions: int, watermark_blocks: int, floors: tuple[float, float] = FLOORS
+) -> bool:
+    """Whether a long bulk request ends in 400 steps; of endless critical ones `most` wait."""
+    drive = Drive(
+        tiers(floors),
+        num_blocks=10,
+        slots=16,
+        max_preemptions=max_preemptions,
+        watermark_blocks=watermark_blocks,
+    )
+    bulk = drive.add(2, 70, 8)
+    for number in range(400):
+        drive.keep_waiting(0, 5, 7 + number % 5, most=most)
+        drive.step()
+        if bulk.state is RequestState.FINISHED:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("most", [1, 8])
+@pytest.mark.parametrize("max_preemptions", [1, 2, 3])
+@pytest.mark.parametrize("watermark_blocks", [0, 4])
+def test_b7_who_was_preempted_ends_where_blocks_are_short(
+    most: int, max_preemptions: int, watermark_blocks: int
+) -> None:
+    """What its next admission has to leave to others is kept free for it, too."""
+    assert finishes_where_blocks_are_short(most, max_preemptions, watermark_blocks)
+
+
+def test_b7_control_without_floors_who_was_preempted_starves() -> None:
+    assert not finishes_where_blocks_are_short(8, 3, 0, (0.0, 0.0))
 
 
 def test_b7_control_without_floors_bulk_starves() -> None:

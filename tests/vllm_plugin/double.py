@@ -220,6 +220,7 @@ class FakeVllm:
             num_tokens = min(left - request.num_computed_tokens, caps.get(request.request_id, 0))
             if num_tokens <= 0 or self.stalls(request, self):
                 continue
+            assert request.num_output_tokens + request.num_output_placeholders < request.max_tokens
             start = request.num_computed_tokens
             blocks = self.memory.blocks_to_grow(request.request_id, start + num_tokens)
             assert blocks <= self.memory.num_available, "more blocks than there are"

@@ -199,14 +199,18 @@ def engine(**changes: Any) -> Any:
         "has_mamba_layers": False,
         "runner_type": "generate",
         "is_diffusion": False,
+        "kinds": ("FullAttentionManager",),
         **changes,
     }
+    groups = [type(kind, (), {})() for kind in settings.pop("kinds")]
+    coordinator = SimpleNamespace(single_type_managers=groups)
     parallel = SimpleNamespace(pipeline_parallel_size=settings.pop("pipeline_parallel_size"))
     model = SimpleNamespace(
         runner_type=settings.pop("runner_type"), is_diffusion=settings.pop("is_diffusion")
     )
     return SimpleNamespace(
         vllm_config=SimpleNamespace(parallel_config=parallel, model_config=model),
+        kv_cache_manager=SimpleNamespace(coordinator=coordinator),
         **{**settings, "policy": SimpleNamespace(value=settings["policy"])},
     )
 
@@ -226,6 +230,8 @@ def test_a_usual_engine_is_accepted() -> None:
         ({"has_mamba_layers": True}, "Mamba"),
         ({"runner_type": "pooling"}, "generate text"),
         ({"is_diffusion": True}, "generate text"),
+        ({"kinds": ("SlidingWindowManager",)}, "disable-hybrid-kv-cache-manager"),
+        ({"kinds": ("FullAttentionManager",) * 2}, "disable-hybrid-kv-cache-manager"),
     ],
 )
 def test_what_is_not_supported_is_refused(changes: dict[str, Any], text: str) -> None:

@@ -23,6 +23,7 @@ class Room:
     ) -> None:
         self._memory, self._demand = step.memory, step.demand
         self._tiers, self._max_num_seqs = limits.tiers, limits.max_num_seqs
+        self._watermark = limits.watermark_blocks
         self.promised = step.memory.lacking(step.residents)
         """Blocks still to take, by sequence, of those that may have to take any."""
         self._num_promised = sum(self.promised.values())
@@ -119,16 +120,21 @@ class Room:
         return bool(self._protected)
 
     def shortage_to_admit(self, candidate: Candidate, match: Match) -> int:
-        """Return how many blocks are lacking to admit; 0 or less: none.
-
-        One that was preempted leaves every resident room for a block, so that it does not give way
-        to their growth at once.
-        """
+        """Return how many blocks are lacking to admit; 0 or less: none."""
         kept = self._num_promised + self._reserve(candidate)
-        if candidate.was_preempted and not candidate.protected:
-            kept += sum(self._residents)
+        kept += self._kept_beside(candidate, sum(self._residents))
         blocks = self._to_admit(match, target(candidate))
         return blocks - (self._available(pins=match.blocks) - kept)
+
+    def _kept_beside(self, candidate: Candidate, num_residents: int) -> int:
+        """Return the blocks that an admission beside so many residents leaves them.
+
+        One that was preempted leaves each room for a block, so that it does not give way to their
+        growth at once.
+        """
+        kept = self._watermark if num_residents > 0 else 0
+        rests = candidate.was_preempted and not candidate.protected
+        return kept + num_residents if rests else kept
 
     def leaves_room(self, candidate: Candidate, overdue: Candidate) -> bool:
         """Return whether `overdue` fits beside rank 0, this candidate of it included.
@@ -139,6 +145,7 @@ class Room:
         blocks = self._most_urgent + self._blocks(candidate.max_num_tokens)
         blocks = max(blocks, self._tiers[0].reserved_blocks)
         blocks += sum(tier.reserved_blocks for tier in between) + self._blocks(target(overdue))
+        blocks += self._kept_beside(overdue, self._residents[0] + 1)
         slots = max(self._residents[0] + 1, self._tiers[0].reserved_slots)
         slots += sum(tier.reserved_slots for tier in between) + 1
         return blocks <= self._memory.num_blocks and slots <= self._max_num_seqs

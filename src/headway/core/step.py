@@ -1,8 +1,7 @@
 """What does the step planner look at, and what does it answer?
 
-A *resident* holds blocks and a slot, a *candidate* waits for both. Nothing separates prefill from
-decode: a sequence has `num_tokens` known tokens, `num_computed` of them have their keys and values
-in the pool; the difference is its work.
+A *resident* holds blocks and a slot, a *candidate* waits for both. Prefill and decode are one: of
+the `num_tokens` known tokens of a sequence `num_computed` have their KV; the others are its work.
 """
 
 from collections.abc import Collection, Iterator
@@ -133,8 +132,9 @@ class StepLimits:
     may_exceed_tokens: bool = True
     """Whether the only whole prompt may be one that does not fit; else each fits into a step."""
     min_step_s: float = 0.0
-    """Shorter steps use the machine badly: no due time makes them so, and lower tiers may fill one
-    up to this that computes a prompt of rank 0."""
+    """No due time makes steps shorter; beside prompts of rank 0 lower tiers fill one to this."""
+    watermark_blocks: int = 0
+    """Blocks that an admission beside others leaves available."""
     max_overtakes: int = 8
     """How often one that does not fit may be overtaken before all behind it wait."""
     lookahead: int = 8

@@ -66,6 +66,11 @@ def check_engine(scheduler: Any) -> None:
             (scheduler.is_encoder_decoder, "encoder-decoder models are not supported"),
             (scheduler.has_mamba_layers, "models with Mamba layers are not supported"),
             (
+                kinds_of_groups(scheduler) != ["FullAttentionManager"],
+                "layers of several kinds, or with a window, are supported only as one group of "
+                "full attention, as with --disable-hybrid-kv-cache-manager",
+            ),
+            (
                 config.model_config.runner_type == "pooling" or config.model_config.is_diffusion,
                 "only models that generate text are supported",
             ),
@@ -74,6 +79,12 @@ def check_engine(scheduler: Any) -> None:
     ]
     if reasons:
         raise IncompatibleError(reasons)
+
+
+def kinds_of_groups(scheduler: Any) -> list[str]:
+    """Return the kind of vLLM's manager of each group of layers."""
+    groups = scheduler.kv_cache_manager.coordinator.single_type_managers
+    return [type(group).__name__ for group in groups]
 
 
 def _wrong_version(version: str) -> list[str]:

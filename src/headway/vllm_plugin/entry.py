@@ -140,13 +140,18 @@ class Entry:
 
         `target` None: no time is promised for its next token.
         """
-        request = self.request
+        request, placeholders = self.request, self.request.num_output_placeholders
+        num_tokens, num_computed = request.num_tokens + placeholders, request.num_computed_tokens
+        if placeholders and num_computed + 2 - placeholders >= (
+            request.num_prompt_tokens + request.max_tokens
+        ):
+            num_tokens = num_computed  # the step under way draws its last token
         return Resident(
             request.request_id,
             self.rank,
             self.arrival,
-            request.num_tokens + request.num_output_placeholders,
-            request.num_computed_tokens,
+            num_tokens,
+            num_computed,
             self.max_num_tokens,
             self.last_step,
             self.preemptions >= max_preemptions,

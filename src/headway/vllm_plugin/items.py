@@ -24,16 +24,26 @@ class Item(Protocol):
         """Where it stands."""
 
 
-def whole_items(items: Sequence[Item], start: int, cap: int, longest: int) -> int:
-    """Return how many tokens from `start` on to compute: at most `cap`, as far as items allow.
+def whole_items(
+    items: Sequence[Item], start: int, cap: int, longest: int, *, lookahead: int = 0
+) -> int:
+    """Return how many tokens from `start` on to ask vLLM for: at most `cap`, if it computes some.
 
-    An item that the chunk would end in is left for the next one. When the chunk begins with it, all
-    of it is taken, as long as that is not more than `longest`; else nothing.
+    vLLM leaves an item that the chunk would end in for the next one, and so the item in which the
+    `lookahead` tokens are that a draft model reads behind the chunk. Where nothing is before it,
+    all of it is asked for, as long as that is not more than `longest`; else nothing.
     """
+    ends = (item.mm_position.offset + item.mm_position.length - start for item in items)
+    for asked in (cap, *(end for end in ends if cap < end <= longest)):
+        if _is_begun(items, start, asked, lookahead):
+            return asked
+    return 0
+
+
+def _is_begun(items: Sequence[Item], start: int, asked: int, lookahead: int) -> bool:
+    """Whether something is before the first item that is left, if one is."""
     for item in items:
         begin, end = item.mm_position.offset, item.mm_position.offset + item.mm_position.length
-        if begin < start + cap < end:
-            if begin > start:
-                return begin - start
-            return end - start if end - start <= longest else 0
-    return cap
+        if start <= begin < start + asked + lookahead and start + asked < end:
+            return begin - lookahead > start
+    return True

@@ -1,8 +1,7 @@
 """What does the planner learn of vLLM's KV blocks?
 
-It reads vLLM's own books and changes nothing. vLLM may keep several groups of layers, each with
-blocks of its own from one pool; to the planner they are one group with smaller blocks. That is
-exact for one group, and for more it never promises a block that is not there.
+It reads vLLM's own books and changes nothing. All layers are of one group, each of whose tokens
+keeps its place in a block to the end; `compat.py` refuses others.
 """
 
 from collections import Counter
@@ -19,7 +18,6 @@ class KVCacheBlock(Protocol):
 
     block_id: int
     ref_cnt: int
-    is_null: bool
 
 
 class GroupManager(Protocol):
@@ -42,35 +40,32 @@ class KVMemory:
         self._kv = kv_cache_manager
         self._requests = requests
         self._slack = slack
-        self._groups: Sequence[GroupManager] = kv_cache_manager.coordinator.single_type_managers
-        self._held = [(group.block_size, group.req_to_blocks) for group in self._groups]
+        group: GroupManager = kv_cache_manager.coordinator.single_type_managers[0]
+        self._held = group.req_to_blocks
         pool = kv_cache_manager.block_pool
-        smallest = min(group.block_size for group in self._groups)
-        self.block_size = max(1, smallest // len(self._groups))
+        self.block_size = group.block_size
         self.num_blocks = pool.num_gpu_blocks - 1
-        self.num_available = max(0, pool.get_num_free_blocks() - kv_cache_manager.watermark_blocks)
+        self.num_available = pool.get_num_free_blocks()
 
     def lacking(self, residents: Collection[Resident]) -> dict[str, int]:
         """See `Memory`."""
-        found: Counter[str] = Counter()
-        for block_size, held_by in self._held:
-            for resident in residents:
-                num_tokens = target(resident) + self._slack
-                held = held_by.get(resident.sequence_id, ())
-                if num_tokens > len(held) * block_size:
-                    found[resident.sequence_id] += -(-num_tokens // block_size) - len(held)
+        found: dict[str, int] = {}
+        held_by, block_size = self._held, self.block_size
+        for resident in residents:
+            num_tokens = target(resident) + self._slack
+            held = held_by.get(resident.sequence_id, ())
+            if num_tokens > len(held) * block_size:
+                found[resident.sequence_id] = -(-num_tokens // block_size) - len(held)
         return found
 
     def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
         """See `Memory`. A block is free when all who hold it leave."""
         held: Counter[int] = Counter()
         holders: dict[int, int] = {}
-        for group in self._groups:
-            for sequence_id in sequence_ids:
-                for block in group.req_to_blocks.get(sequence_id, ()):
-                    if not block.is_null:
-                        held[block.block_id] += 1
-                        holders[block.block_id] = block.ref_cnt
+        for sequence_id in sequence_ids:
+            for block in self._held.get(sequence_id, ()):
+                held[block.block_id] += 1
+                holders[block.block_id] = block.ref_cnt
         return sum(count == holders[block] and block not in pinned for block, count in held.items())
 
     def match(self, sequence_id: str) -> Match:
@@ -79,8 +74,7 @@ class KVMemory:
         What is shared within a step, vLLM finds by itself: the plan is then only too careful.
         """
         found = self._kv.get_computed_blocks(self._requests[sequence_id])
-        blocks, num_tokens = found[0].blocks, found[1]
-        matched = [block for group in blocks for block in group if not block.is_null]
+        (matched,), num_tokens = found[0].blocks, found[1]
         return Match(
             num_tokens,
             sum(block.ref_cnt == 0 for block in matched),

@@ -353,6 +353,7 @@ class Planner:
                 ttft_share=settings.ttft_share,
             ),
             enable_chunked_prefill=size.enable_chunked_prefill,
+            watermark_blocks=size.watermark_blocks,
             # With drafts the plan has fewer tokens than vLLM: what does not fit may fit there.
             may_exceed_tokens=size.speculates,
             min_step_s=self._pace.efficient_s(settings.min_efficiency),

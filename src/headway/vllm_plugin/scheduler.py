@@ -17,7 +17,7 @@ from headway.vllm_plugin.memory import KVMemory
 from headway.vllm_plugin.planner import Planner
 from headway.vllm_plugin.queue import PlannedQueue
 from headway.vllm_plugin.settings import read_settings
-from headway.vllm_plugin.size import Computed, EngineSize, StepBounds
+from headway.vllm_plugin.size import Computed, EngineSize, StepBounds, most_tokens
 from headway.vllm_plugin.step_clock import StepClock, StepUnderWay
 
 try:
@@ -53,6 +53,10 @@ class QoSScheduler(AsyncScheduler):
         check_engine(self)
         settings = read_settings(self.vllm_config.additional_config)
         self._kv_slack = self.num_lookahead_tokens + self.num_spec_tokens
+        speculative = self.vllm_config.speculative_config
+        self._draft_slots = (
+            0 if speculative is None else int(speculative.max_num_new_slots_for_drafting)
+        )
         memory = self._memory()
         self._planner = Planner(
             settings,
@@ -62,6 +66,7 @@ class QoSScheduler(AsyncScheduler):
                 max_model_len=self.max_model_len,
                 num_blocks=memory.num_blocks,
                 block_size=memory.block_size,
+                watermark_blocks=self.kv_cache_manager.watermark_blocks,
                 enable_chunked_prefill=self.scheduler_config.enable_chunked_prefill,
                 speculates=self.num_spec_tokens > 0,
                 max_loras=None if self.lora_config is None else self.lora_config.max_loras,
@@ -74,7 +79,7 @@ class QoSScheduler(AsyncScheduler):
         self._spare_tokens = 0
         self.waiting = QoSRequestQueue(
             self._planner,
-            lambda request: self._is_blocked_waiting_status(request.status),
+            self._is_blocked,
             self.clock,
         )
         for tier in settings.tiers.all:
@@ -124,7 +129,8 @@ class QoSScheduler(AsyncScheduler):
         refused = None
         # One that vLLM did not come to was not refused.
         room = output.total_num_scheduled_tokens < self.max_num_scheduled_tokens
-        room = room and len(self.running) < self._num_slots() and not self.kv_holding_waiting
+        room = room and len(self.running) < self._num_slots() and self._has_input_left(output)
+        room = room and all(map(self._is_blocked, self.kv_holding_waiting))
         if left is not None and room and self._num_preempted == num_preempted:
             refused = left.request_id
         self._book(plan, admitted, output, now, refused)
@@ -136,12 +142,25 @@ class QoSScheduler(AsyncScheduler):
             return False
         return any(not request.is_prefill_chunk for request in self.running)
 
+    def _is_blocked(self, request: Request) -> bool:
+        return bool(self._is_blocked_waiting_status(request.status))
+
+    def _has_input_left(self, output: SchedulerOutput) -> bool:
+        used = output.total_num_scheduled_tokens
+        used += self._draft_slots * len(output.num_scheduled_tokens)
+        return bool(used + self._draft_slots < self.scheduler_config.max_num_batched_tokens)
+
     def _plan(self, now: float, *, decodes_only: bool) -> StepPlan:
-        drafts = self.num_spec_tokens * len(self.running)
         bounds = StepBounds(
             begins_at=self._step_clock.next_begin(now),
             max_num_seqs=max(1, self._num_slots() - self.num_waiting_for_streaming_input),
-            max_num_batched_tokens=max(1, self.max_num_scheduled_tokens - drafts),
+            max_num_batched_tokens=most_tokens(
+                self.max_num_scheduled_tokens,
+                self.scheduler_config.max_num_batched_tokens,
+                [len(request.spec_token_ids) for request in self.running],
+                self._draft_slots * min(self._num_slots(), len(self.running) + len(self.waiting)),
+                self._draft_slots,
+            ),
             decodes_only=decodes_only,
             sessions=tuple(self.kv_holding_waiting) if self.lora_config is not None else (),
         )
@@ -160,9 +179,9 @@ class QoSScheduler(AsyncScheduler):
         for request_id in plan.preempted:
             self._take_blocks(request_id, now)
         self._caps = dict.fromkeys((request.request_id for request in self.running), 0)
-        with_drafts = 1 + self.num_spec_tokens
         for item in plan.items:
-            self._caps[item.sequence_id] = max(item.num_tokens, with_drafts)
+            drafts = len(self.requests[item.sequence_id].spec_token_ids)
+            self._caps[item.sequence_id] = item.num_tokens + drafts
         self._spare_tokens = self.max_num_scheduled_tokens - sum(self._caps.values())
         return [item.sequence_id for item in plan.items if item.is_admission]
 
@@ -186,7 +205,13 @@ class QoSScheduler(AsyncScheduler):
         cap = planned
         if cap > 0 and self.scheduler_config.disable_chunked_mm_input:
             longest = min(num_new_tokens, planned + max(0, self._spare_tokens))
-            cap = whole_items(request.mm_features, num_computed_tokens, planned, longest)
+            cap = whole_items(
+                request.mm_features,
+                num_computed_tokens,
+                planned,
+                longest,
+                lookahead=self.num_prefill_lookahead,
+            )
         result = super()._try_schedule_encoder_inputs(
             request, num_computed_tokens, cap, *args, **kw
         )

@@ -16,6 +16,8 @@ class EngineSize:
     max_model_len: int
     num_blocks: int
     block_size: int
+    watermark_blocks: int = 0
+    """Blocks that an admission beside others leaves available."""
     enable_chunked_prefill: bool = True
     speculates: bool = False
     """Whether decodes may take tokens for drafts, too, of which the plan knows nothing."""
@@ -35,6 +37,22 @@ class StepBounds:
     """Whether vLLM holds all prompts back."""
     sessions: Sequence[VllmRequest] = ()
     """Requests that hold blocks, but are between two inputs."""
+
+
+def most_tokens(
+    scheduled: int, inputs: int, drafts: Sequence[int], slots: int, slots_of_one: int
+) -> int:
+    """Return how many tokens a plan may have, so that whatever it plans fits with its drafts.
+
+    `scheduled` and `inputs` are vLLM's bounds of a step: of tokens with their drafts, and of those
+    with the slots that drafting adds, `slots` in all at most and `slots_of_one` for each request.
+    `drafts` are those of each running request. Either all drafts and slots are set aside, or each
+    planned token is taken to bring the most that one may; what leaves more is enough.
+    """
+    beside_all = min(scheduled, inputs - slots) - sum(drafts)
+    most = 1 + max(drafts, default=0)
+    with_each = min(scheduled // most, inputs // (most + slots_of_one))
+    return max(1, beside_all, with_each)
 
 
 class Computed(NamedTuple):

@@ -27,7 +27,9 @@ class QoSStatLogger(AggregateStatLoggerBase):
             for metric in METRICS:
                 _registered[metric.name] = _registered.get(metric.name) or _new(metric)
             # Told before anything runs: a gateway sends by it from the first request on.
-            slots = vllm_config.scheduler_config.max_num_seqs
+            config = vllm_config.scheduler_config
+            active = config.max_num_active_seqs
+            slots = config.max_num_seqs if active is None else active
             for index in engine_indexes:
                 _registered["max_num_seqs"].labels(self._model_name, str(index)).set(slots)
 
