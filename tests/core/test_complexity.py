@@ -45,7 +45,7 @@ def worst_of_each(size: int, tenants: int) -> dict[str, int]:
     for number in range(30):
         new = request(f"new{number}", number % 3, f"t{number % tenants}", deadline=2e6)
         measure("enqueue", partial(flow.enqueue, new, 0.0))
-        measure("next", partial(flow.next, 0.0, FREE))
+        measure("next", partial(flow.next, number / 10, FREE))  # promotions come due meanwhile
         middle = f"r{size // 2 + number * 97 % (size // 4)}"
         measure("remove", partial(flow.remove, middle))
         measure("settle", partial(flow.settle, f"r{number}", 5.0, float(number)))

@@ -73,6 +73,25 @@ def test_an_owed_tier_without_credit_does_not_hold_the_others() -> None:
     assert leaving.index(Dispatch("bulk")) >= 19, "what it could not use was not saved up"
 
 
+@pytest.mark.parametrize("actual", [1.0, 8.0, 80.0])
+def test_what_was_sent_without_a_credit_for_bulk_settles_without_its_claim(actual: float) -> None:
+    """G2: it neither grows nor lapses meanwhile, whatever the predictions were worth."""
+    flow = dispatcher()
+    for number in range(20):
+        flow.enqueue(request(f"b{number}", rank=2, cost=8.0), 0.0)
+    for number in range(600):
+        flow.enqueue(request(f"c{number}", rank=0, cost=8.0), 0.0)
+    for number in range(100):  # 0.05 of 800 are five bulk requests
+        assert flow.next(0.0, (1, 1, int(number < 1))) == Dispatch(f"c{number}")
+    for number in range(1, 100):
+        flow.settle(f"c{number}", actual, 1.0)
+    leaving = [flow.next(1.0, ALL_FREE) for _ in range(40)]
+    bulk = [index for index, left in enumerate(leaving) if left == Dispatch("b0")]
+    assert bulk == [19]
+    assert Dispatch("b1") in leaving
+    assert Dispatch("b2") not in leaving
+
+
 def test_settling_is_idempotent_and_corrects_the_charge() -> None:
     flow = dispatcher()
     for tenant in "ab":

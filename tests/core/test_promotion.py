@@ -50,7 +50,7 @@ def test_looks_are_spaced_so_that_there_are_few() -> None:
     promotions.watch(dated("r", 100.0), 50.0, 1000.0, 0.0)
     assert promotions.next_look() == 0.0
     now, looks = 0.0, 0
-    while look := promotions.due(now):
+    while look := next(promotions.due(now), None):
         request_id, plan = look
         assert plan == Plan(100.0, MARGIN * 100.0, 50.0, 1000.0)
         looks += 1

@@ -114,9 +114,9 @@ class Dispatcher:
         self._forecast.served(entry.request_id, now)
         floors = self._floors
         claim = floors.deficits[index]
-        blocked = [credit <= 0 for credit in free]
+        blocked = tuple([credit <= 0 for credit in free]) if min(free) <= 0 else ()
         floors.serve(index, entry.cost, self._waiting.backlogged, blocked)
-        self._sent[entry.request_id] = Sent(entry, claim - floors.deficits[index], now)
+        self._sent[entry.request_id] = Sent(entry, claim - floors.deficits[index], now, blocked)
         return Dispatch(entry.request_id, entry.rank if entry.promoted else None)
 
     def expired(self, now: float) -> list[str]:
@@ -144,13 +144,13 @@ class Dispatcher:
         if sent is None:
             return False
         entry, waiting = sent.entry, self._waiting
-        index = waiting.index(entry)
+        backlogged, index = waiting.backlogged, waiting.index(entry)
         waiting.lanes[index].settle(entry, cost_actual)
         over = entry.cost - cost_actual
         if over <= 0:
-            self._floors.serve(index, -over, waiting.backlogged)
+            self._floors.serve(index, -over, backlogged, sent.blocked)
         else:
-            self._floors.refund(index, over, cost_actual, sent.paid, waiting.backlogged)
+            self._floors.refund(index, over, cost_actual, sent.paid, backlogged, sent.blocked)
         self._forecast.settled(cost_actual, now - sent.at, now)
         return True
 
@@ -160,8 +160,7 @@ class Dispatcher:
 
     def _promote(self, now: float) -> float | None:
         promotions = self._waiting.promotions
-        while look := promotions.due(now):
-            request_id, plan = look
+        for request_id, plan in promotions.due(now):
             entry = self._waiting[request_id]
             rank = entry.rank - 1
             laxity_s = self._forecast.laxity_s(entry, plan, now)

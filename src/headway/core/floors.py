@@ -63,7 +63,13 @@ class FloorLedger:
         self.settle(served, backlogged, blocked)
 
     def refund(
-        self, rank: int, over: float, actual: float, paid: float, backlogged: Sequence[bool]
+        self,
+        rank: int,
+        over: float,
+        actual: float,
+        paid: float,
+        backlogged: Sequence[bool],
+        blocked: Sequence[bool] = (),
     ) -> None:
         """Take back `over`, by which service of `rank` was charged above its `actual` cost.
 
@@ -72,7 +78,7 @@ class FloorLedger:
         into a claim that nobody earned.
         """
         most = self.deficits[rank] + max(0.0, paid - (1 - self._floors[rank]) * actual)
-        self.serve(rank, -over, backlogged)
+        self.serve(rank, -over, backlogged, blocked)
         if self.deficits[rank] > most:
             self.deficits[rank] = most
 

@@ -23,6 +23,8 @@ class Sent(NamedTuple):
     """How much of its tier's claim to a floor the dispatch paid off."""
     at: float
     """When it was dispatched."""
+    blocked: tuple[bool, ...]
+    """The ranks that had no credit then, whose claims it left alone; empty: all had."""
 
 
 class Lane:

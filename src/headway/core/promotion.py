@@ -9,6 +9,7 @@ Each request is looked at when it arrives and then at the earliest time at which
 reached the margin; those times are kept in order, so nobody polls.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headway.core.backlog import QueuedRequest
@@ -17,6 +18,8 @@ from headway.core.sorted_items import SortedItems
 MARGIN = 0.1
 """Laxity at which a request is promoted, as a share of the time it had from arrival to deadline."""
 MIN_MARGIN_S = 0.01
+MAX_LOOKS = 16
+"""Requests looked at in one call: many that are due at once hold up nobody else."""
 SOONEST = 0.125
 """Least time between two looks at one request, in margins, so that they are at most eighty."""
 
@@ -63,10 +66,15 @@ class Promotions:
         self._plans[entry.request_id] = Plan(entry.deadline, margin_s, ahead, served)
         self._look_at(entry.request_id, now)
 
-    def due(self, now: float) -> tuple[str, Plan] | None:
-        """Return a request to look at now; it comes again unless it is forgotten or put off."""
-        first = self._looks.first
-        return None if first is None or first[0] > now else (first[2], self._plans[first[2]])
+    def due(self, now: float) -> Iterator[tuple[str, Plan]]:
+        """Yield requests to look at now, not all when they are many; each is forgotten or put off
+        before the next one.
+        """
+        for _ in range(MAX_LOOKS):
+            first = self._looks.first
+            if first is None or first[0] > now:
+                return
+            yield first[2], self._plans[first[2]]
 
     def put_off(self, request_id: str, laxity_s: float, now: float) -> None:
         """Look again when the laxity can have reached the margin: were nothing served till then."""
