@@ -25,7 +25,12 @@ from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.kv_cache_interface import (
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    SlidingWindowSpec,
+)
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
@@ -76,6 +81,10 @@ class Engine:
     encoder_cache: int | None = None
     """Embeddings of images that fit at once; None: no images."""
     whole_images: bool = False
+    watermark: float = 0.0
+    """Share of the blocks that admissions beside others leave available."""
+    window: int | None = None
+    """Tokens that the attention of all layers looks back; None: all."""
 
     def __post_init__(self) -> None:
         config = VllmConfig(
@@ -89,6 +98,7 @@ class Engine:
                 enable_chunked_prefill=self.chunking,
                 is_encoder_decoder=False,
                 policy=self.policy,
+                watermark=self.watermark,
             ),
             cache_config=CacheConfig(block_size=BLOCK_SIZE, enable_prefix_caching=self.caching),
             parallel_config=ParallelConfig(),
@@ -99,8 +109,11 @@ class Engine:
         config.scheduler_config.async_scheduling = self.depth > 1
         config.cache_config.block_size = BLOCK_SIZE
         config.cache_config.num_gpu_blocks = self.num_blocks
-        spec = FullAttentionSpec(
-            block_size=BLOCK_SIZE, num_kv_heads=1, head_size=1, dtype=torch.float32
+        shape = {"block_size": BLOCK_SIZE, "num_kv_heads": 1, "head_size": 1}
+        spec = (
+            FullAttentionSpec(dtype=torch.float32, **shape)
+            if self.window is None
+            else SlidingWindowSpec(dtype=torch.float32, sliding_window=self.window, **shape)
         )
         self.scheduler = self.cls(
             vllm_config=config,
