@@ -35,6 +35,7 @@ class BooksInTokens(Books):
         caching=st.booleans(),
         floors=FLOORS,
         chunks=st.booleans(),
+        max_preemptions=MAX_PREEMPTIONS,
     )
     def build(
         self,
@@ -44,6 +45,7 @@ class BooksInTokens(Books):
         caching: bool,
         floors: tuple[float, float],
         chunks: bool,
+        max_preemptions: int,
     ) -> None:
         tiers = (
             TierLimits(reserved_slots=RESERVED_SLOTS, reserved_blocks=1, preemptible=False),
@@ -57,8 +59,9 @@ class BooksInTokens(Books):
                 caching=caching,
                 budget=budget,
                 machine=replace(TIMELESS, chunks=chunks),
-                max_preemptions=MAX_PREEMPTIONS,
-            )
+                max_preemptions=max_preemptions,
+            ),
+            max_preemptions,
         )
 
 
@@ -96,6 +99,7 @@ class BooksInTime(Books):
         factor=st.sampled_from([0.1, 0.7, 1.0, 1.3, 10.0]),
         learns=st.booleans(),
         bounds_s=st.sampled_from([(inf, 0.0), (inf, 0.015), (0.02, 0.0), (0.02, 0.015)]),
+        max_preemptions=MAX_PREEMPTIONS,
     )
     def build(
         self,
@@ -106,6 +110,7 @@ class BooksInTime(Books):
         factor: float,
         learns: bool,
         bounds_s: tuple[float, float],
+        max_preemptions: int,
     ) -> None:
         recent_s, min_step_s = bounds_s
         first = TierLimits(reserved_slots=RESERVED_SLOTS, reserved_blocks=1, preemptible=False)
@@ -116,11 +121,11 @@ class BooksInTime(Books):
             slots=slots,
             budget=budget,
             machine=Machine(ACTUAL, scaled(factor), learns),
-            max_preemptions=MAX_PREEMPTIONS,
+            max_preemptions=max_preemptions,
         )
         limits = drive.scheduler.limits
         drive.scheduler.limits = replace(limits, min_step_s=min_step_s, max_overtakes=2)
-        self.start(drive)
+        self.start(drive, max_preemptions)
 
     @rule(seconds=st.sampled_from([0.05, 0.5, 5.0]))
     def pass_time(self, seconds: float) -> None:

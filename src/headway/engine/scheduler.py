@@ -153,7 +153,6 @@ class Scheduler:
         """Plan a step and make the KV cache ready for it; None: there is nothing to do."""
         if not self._sequences:
             return None
-        self._books.wake(now, idle=not self._running)
         plan = plan_step(self.step_input(now), self.limits)
         self._apply(plan, now)
         self._num_passed_over = self._num_in_line()
@@ -163,7 +162,8 @@ class Scheduler:
         return ScheduledStep(plan, slices, tuple(self.kv.take_copies()), now)
 
     def step_input(self, now: float) -> StepInput:
-        """Return what a step planned now looks at; changes nothing."""
+        """Return what a step planned now looks at, in which those wait whose rest is over."""
+        self._books.wake(now, idle=not self._running)
         predictor = self._predictor
         return StepInput(
             residents=self._residents(now),
