@@ -100,6 +100,19 @@ def test_waits_within_the_prediction_are_counted() -> None:
     assert report.wait_calibration == pytest.approx(0.75)
 
 
+def test_who_leaves_unserved_after_the_p90_has_waited_longer_than_it() -> None:
+    made, recorder = ten_seconds()
+    served(recorder, call(0, predicted_p90_s=0.5), 2.0, wait_s=0.1)
+    left = ((Outcome.EVICTED_TTL_EXPIRED, 1.6), (Outcome.CANCELLED, 1.6), (Outcome.CANCELLED, 1.4))
+    for number, (outcome, at) in enumerate(left, start=1):
+        each = call(number, predicted_p90_s=0.5)
+        recorder.arrived(each)
+        ended(recorder, each, outcome, at)
+    report = measure(recorder, made, "headway", 0, 0)
+    assert report.num_waits_predicted == 3, "of who left sooner nothing is known"
+    assert report.wait_calibration == pytest.approx(1 / 3)
+
+
 def test_fill_lateness_and_error_are_of_the_steps_after_the_warm_up() -> None:
     made, recorder = ten_seconds()
     features = StepFeatures(num_tokens=50, num_prefills=1)
