@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headway.errors import ConfigError
-from tests.sim.small import BULK, CRITICAL, scenario
+from tests.sim.small import BASE, BULK, CRITICAL, scenario
 
 HEADER = "arrival_s,prompt_tokens,output_tokens,tenant,tier\n"
 
@@ -120,3 +120,10 @@ def test_a_node_that_is_down_does_not_go_down() -> None:
     for second in (down(1.5, 3), down(0, None), down(0.5, 1.5)):
         with pytest.raises(ConfigError, match=r"events\[1\].at_s: events\[0\] does the same to"):
             scenario(events=[down(1, 2), second])
+
+
+def test_a_first_limit_above_the_ceiling_is_refused() -> None:
+    nodes = {**BASE["nodes"], "max_inflight": 4}
+    scenario(nodes={**nodes, "first_limit": 4})
+    with pytest.raises(ConfigError, match=r"nodes.first_limit: must be at most max_inflight, 4"):
+        scenario(nodes={**nodes, "first_limit": 5})

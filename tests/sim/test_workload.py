@@ -137,6 +137,13 @@ def test_a_trace_gives_times_lengths_tenants_and_tiers(tmp_path: Path) -> None:
     assert [call.weight for call in found] == [1.0, 3.0, 1.0]
 
 
+def test_a_row_shorter_than_the_shared_prefix_is_part_of_it(tmp_path: Path) -> None:
+    file = trace(tmp_path, "arrival_s,prompt_tokens,output_tokens\n0,300,1\n1,40,1\n")
+    arrivals = {"kind": "trace", "file": str(file)}
+    found = calls(arrivals, stream={"prefix": {"groups": 1, "tokens": 200}})
+    assert [call.num_prefix_tokens for call in found] == [200, 40]
+
+
 def test_a_trace_is_replayed_faster_and_smaller(tmp_path: Path) -> None:
     found = list(Source(replay(tmp_path, rate_factor=2, token_divisor=10), 0, 0).calls())
     assert [call.arrival for call in found] == [0.0, 0.25, 1.0]

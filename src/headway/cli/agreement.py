@@ -112,6 +112,9 @@ def agreement(  # noqa: PLR0913  (typer makes an option of each parameter)
         grace_s=grace_s,
         seed=seed,
     )
+    for option, seconds in (("--duration", duration_s), ("--warmup", warmup_s)):
+        if seconds % 1 != 0:
+            raise ConfigError(option, "must be whole seconds: the simulator counts by second")
     for number in range(seed, seed + repeat):
         _arrivals(load, number)
     steps = _each_alone(load, chosen) if log is None else read_log(log)

@@ -36,6 +36,9 @@ class Call:
     """Whether it got a token where it is now."""
     sent_at: float | None = None
     """When it first left the gateway's queue."""
+    in_line_since: float = 0.0
+    """When it would have come to wait as long as it has, had it never been at a node."""
+    left_line_at: float = 0.0
     first_at: float | None = None
     last_at: float = 0.0
     max_gap_s: float = 0.0

@@ -36,6 +36,12 @@ def check_consistency(scenario: Scenario) -> None:
     """Raise ConfigError, by path, for what is wrong as a whole."""
     if not scenario.warmup_s < scenario.duration_s:
         raise ConfigError("warmup_s", f"must be below duration_s, {scenario.duration_s:g}")
+    for name in ("duration_s", "warmup_s"):
+        if getattr(scenario, name) % 1 != 0:
+            raise ConfigError(name, "must be whole seconds: what happens is counted by second")
+    most, first = scenario.nodes.max_inflight, scenario.nodes.first_limit
+    if most is not None and first is not None and first > most:
+        raise ConfigError("nodes.first_limit", f"must be at most max_inflight, {most}")
     if not scenario.streams:
         raise ConfigError("streams", "nobody sends anything: at least one [[streams]] is needed")
     for index in range(len(scenario.streams)):

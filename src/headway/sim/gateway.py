@@ -123,16 +123,18 @@ class QoSGateway:
         if not self._pool.any_usable():
             self._end(call, Outcome.REJECTED_NO_ENDPOINTS, None, now)
             return
-        self._queue(call, now)
+        self._queue(call, now, call.arrival)
 
     def submit_again(self, call: Call, now: float) -> None:
         """See `Gateway`."""
         self._pool.give_back(self._pool.nodes[call.node], call.served_rank, started=call.started)
         call.node = -1
         self._dispatcher.settle(call.request_id, 0.0, now)
-        self._queue(call, now)
+        # Only time in the queue counts as having waited.
+        self._queue(call, now, now - (call.left_line_at - call.in_line_since))
 
-    def _queue(self, call: Call, now: float) -> None:
+    def _queue(self, call: Call, now: float, since: float) -> None:
+        call.in_line_since = since
         entry = self._entry(call)
         decision = self._dispatcher.enqueue(entry, now)
         if isinstance(decision, Shed):
@@ -153,7 +155,7 @@ class QoSGateway:
         if options.output_guess_sigma > 0:
             factor *= self._rng.lognormvariate(0.0, options.output_guess_sigma)
         output = max(1, min(call.max_tokens, round(guess * factor)))
-        prompt = call.num_prompt_tokens + call.num_tokens
+        prompt = call.num_prompt_tokens
         return QueuedRequest(
             request_id=call.request_id,
             rank=call.rank,
@@ -161,7 +163,7 @@ class QoSGateway:
             weight=call.weight,
             cost=request_cost(self._prices, prompt, output),
             tokens=prompt + output,
-            arrival=call.arrival,
+            arrival=call.in_line_since,
             deadline=call.deadline,
             prompt_tokens=prompt,
         )
@@ -236,6 +238,7 @@ class QoSGateway:
         assert node is not None, "dispatched without a credit"
         self._pool.take(node, call.served_rank, prefix)
         call.started = False
+        call.left_line_at = now
         self._door.send(call, self._index[node.name], now)
 
     def _expire(self, request_id: str, now: float) -> None:

@@ -282,9 +282,9 @@ class Recorder:
         """The second that has begun."""
         return self._second
 
-    def finish(self, nodes: Sequence[SimNode]) -> None:
-        """The run is over: keep the engines' counts."""
-        self.engines = [node.scheduler.stats() for node in nodes if node.scheduler is not None]
+    def keep(self, nodes: Iterable[SimNode]) -> None:
+        """The run is over for these nodes: keep their engines' counts."""
+        self.engines += [node.scheduler.stats() for node in nodes if node.scheduler is not None]
 
     def check_balanced(self) -> None:
         """Raise AssertionError unless each arrival has ended (G9)."""

@@ -171,7 +171,7 @@ class StreamHead(Section, frozen=True, kw_only=True):
     """Seconds after its arrival at which nobody wants the answer any more."""
     cancel_share: _Share = 0.0
     """Share of the clients that leave before the end."""
-    cancel_after_s: _Above0 = 1.0
+    cancel_after_s: Annotated[float, Meta(ge=1e-3, le=MOST)] = 1.0
     """Longest time after which one of those leaves; uniform from 0."""
 
 

@@ -145,6 +145,7 @@ class Source:
                 return
             call = self._draw(at, rng)
             call.num_prompt_tokens = row.prompt_tokens
+            call.num_prefix_tokens = min(call.num_prefix_tokens, row.prompt_tokens)
             call.num_output_tokens = min(row.output_tokens, self.stream.max_tokens)
             if row.tenant:
                 call.tenant = row.tenant

@@ -154,7 +154,7 @@ class World:
         finally:
             if collecting:
                 gc.enable()
-        self.recorder.finish(self.nodes)
+        self.recorder.keep(self.nodes)
         self._cut_off()
         self._check_idle()
         steps = sum(node.num_steps for node in self.nodes)
@@ -284,15 +284,23 @@ class World:
     # -- nodes ----------------------------------------------------------------------------------
 
     def _node_dies(self, index: int) -> None:
-        """All that the node had goes back to the gateway, in the order of arrival."""
+        """What has begun to answer fails, as a stream cannot begin anew; the rest is sent again.
+
+        That is, it goes back to the gateway, in the order of arrival.
+        """
         self.nodes[index].catch_up()
         self._deliver(self.nodes[index])
+        self.recorder.keep([self.nodes[index]])
         self.nodes[index].die()
         self.gateway.node_down(index, self._now)
         lost = [call for call in self._calls.values() if call.node == index]
         for call in sorted(lost, key=lambda each: (each.arrival, each.request_id)):
-            call.num_preemptions += 1
-            self.gateway.submit_again(call, self._now)
+            if call.num_tokens > 0:
+                self.gateway.settle(call, 0, self._now, completed=False)
+                self._end(call, Outcome.FAILED_NODE, self._now)
+            else:
+                call.num_preemptions += 1
+                self.gateway.submit_again(call, self._now)
 
     def _node_revives(self, index: int) -> None:
         self.nodes[index].start(self._new_engine())
@@ -348,16 +356,16 @@ class World:
 
 
 def _request(call: Call) -> SimRequest:
-    """What the node gets: what the client has got already is part of the prompt."""
+    """What the node gets; promoted work in the tier in which it got its place."""
     return SimRequest(
         request_id=call.request_id,
-        rank=call.rank,
+        rank=call.rank if call.served_rank < 0 else call.served_rank,
         tenant=call.tenant,
         weight=call.weight,
         arrival=call.arrival,
-        num_prompt_tokens=call.num_prompt_tokens + call.num_tokens,
-        num_output_tokens=call.num_output_tokens - call.num_tokens,
-        max_tokens=call.max_tokens - call.num_tokens,
+        num_prompt_tokens=call.num_prompt_tokens,
+        num_output_tokens=call.num_output_tokens,
+        max_tokens=call.max_tokens,
         deadline=call.deadline,
         prefix_id=call.prefix_id,
         num_prefix_tokens=call.num_prefix_tokens,
