@@ -71,6 +71,11 @@ def test_an_item_that_is_longer_than_there_is_room_for_waits() -> None:
     assert whole_items(items, 14, 8, longest=8) == 8
 
 
+def test_an_item_whose_first_tokens_were_cached_is_not_cut_again() -> None:
+    assert whole_items([Item(Position(0, 30))], 16, 3, longest=64) == 14
+    assert whole_items([Item(Position(0, 30))], 16, 3, longest=13) == 0
+
+
 def test_an_item_at_once_behind_the_chunk_is_taken_whole() -> None:
     """A draft model looks one token ahead: from the last token before an item there is no stop."""
     items = [Item(Position(100, 2000))]

@@ -30,8 +30,9 @@ def whole_items(
     """Return how many tokens from `start` on to ask vLLM for: at most `cap`, if it computes some.
 
     vLLM leaves an item that the chunk would end in for the next one, and so the item in which the
-    `lookahead` tokens are that a draft model reads behind the chunk. Where nothing is before it,
-    all of it is asked for, as long as that is not more than `longest`; else nothing.
+    `lookahead` tokens are that a draft model reads behind the chunk. Where nothing is before it, or
+    its first tokens were found in the prefix cache, all of it is asked for, as long as that is not
+    more than `longest`; else nothing.
     """
     ends = (item.mm_position.offset + item.mm_position.length - start for item in items)
     for asked in (cap, *(end for end in ends if cap < end <= longest)):
@@ -44,6 +45,6 @@ def _is_begun(items: Sequence[Item], start: int, asked: int, lookahead: int) -> 
     """Whether something is before the first item that is left, if one is."""
     for item in items:
         begin, end = item.mm_position.offset, item.mm_position.offset + item.mm_position.length
-        if start <= begin < start + asked + lookahead and start + asked < end:
+        if begin < start + asked + lookahead and start + asked < end:
             return begin - lookahead > start
     return True
