@@ -222,7 +222,10 @@ def test_a_client_that_leaves_the_gateway_leaves_vllm(stack: Stack) -> None:
 
 
 def test_a_full_vllm_is_tried_again(stack: Stack) -> None:
-    """vLLM counts a request only a while after it has let it in, so it is filled one by one."""
+    """vLLM counts a request only a while after it has let it in, so it is filled one by one.
+
+    Answers are short, because a request is sent eight times at most, a second apart.
+    """
     before = stack.free.total("headway_node_retries_total")
     holders = []
     for number in range(MOST_AT_ONCE):
@@ -233,7 +236,7 @@ def test_a_full_vllm_is_tried_again(stack: Stack) -> None:
     assert full.value.code == 503
 
     def ask(_: int) -> int:
-        return int(stack.free.open(as_tenant("acme"), max_tokens=20, ignore_eos=True).status)
+        return int(stack.free.open(as_tenant("acme"), max_tokens=2, ignore_eos=True).status)
 
     with ThreadPoolExecutor(2 * MOST_AT_ONCE) as callers:
         asked = [callers.submit(ask, number) for number in range(2 * MOST_AT_ONCE)]
