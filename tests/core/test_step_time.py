@@ -49,6 +49,16 @@ def test_a_due_time_does_not_count_while_a_more_urgent_prompt_waits() -> None:
     assert sum(tokens(plan([stream], [waits("b", 2, 9, 60)], cost=PER_TOKEN)).values()) == 18
 
 
+def test_who_has_nothing_to_compute_is_no_prompt_that_waits() -> None:
+    """As one that sits out a step, or whose last token the step under way draws."""
+    stream = decode("n", 1, 1)._replace(due_s=0.0185)
+    ended = decode("c", 0, 2)._replace(num_tokens=20)
+    assert ended.num_left == 0
+    bulk = [waits("b", 2, 9, 60)]
+    beside = plan([stream, ended], bulk, cost=PER_TOKEN)
+    assert tokens(beside) == tokens(plan([stream], bulk, cost=PER_TOKEN)) == {"n": 1, "b": 17}
+
+
 def test_a_late_stream_does_not_shrink_steps_to_nothing() -> None:
     """However late, the step is as long as the machine needs to be used well."""
     limits = StepLimits(32, 64, PLAIN, min_step_s=0.02)

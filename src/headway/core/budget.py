@@ -58,9 +58,9 @@ class StepBudget:
     ) -> None:
         timed = step.cost is not None
         self.cost = TIMELESS if step.cost is None else step.cost
-        both = zip(prefills, step.waiting, strict=True)
-        self._has_prompt = [len(begun) + len(waiting) > 0 for begun, waiting in both]
         self._begun = [sum(r.num_left for r in of_tier) for of_tier in prefills]
+        both = zip(self._begun, step.waiting, strict=True)
+        self._has_prompt = [begun > 0 or len(waiting) > 0 for begun, waiting in both]
         self._times_s = [inf] * len(limits.tiers)  # what the step may take, for each tier
         if timed:
             self._bound_time(step, limits, decodes)
