@@ -12,7 +12,7 @@ from headway.sim.measures import RunReport
 from headway.sim.records import OUTCOMES
 from headway.sim.run import simulate
 from headway.sim.world import World
-from tests.sim.small import BULK, CRITICAL, scenario
+from tests.sim.small import BASE, BULK, CRITICAL, scenario
 
 
 def test_each_request_has_one_outcome_and_nothing_is_held_at_the_end() -> None:
@@ -89,6 +89,27 @@ def test_only_time_in_the_queue_counts_when_a_node_is_lost() -> None:
     moved = [row for row, times in enumerate(rows.num_preemptions) if times]
     assert min(rows.arrival[row] for row in moved) < 2.5
     assert {OUTCOMES[rows.outcome[row]] for row in moved} == {Outcome.COMPLETED}
+
+
+@pytest.mark.parametrize("policy", ["headway", "gateway+fcfs"])
+def test_promoted_work_is_served_in_the_tier_in_which_it_got_its_place(policy: str) -> None:
+    """Nobody sends normal work, but bulk that is nearly late moves up to it."""
+    late = {**BULK, "arrivals": {"kind": "backlog", "count": 120}, "deadline_s": 6.0}
+    recorder = (
+        World(scenario(late, nodes={**BASE["nodes"], "max_inflight": 4}), policy).run().recorder
+    )
+    critical, normal, bulk = (
+        (
+            sum(second.computed[rank] for second in recorder.seconds),
+            sum(second.service[rank] for second in recorder.seconds),
+        )
+        for rank in range(3)
+    )
+    assert critical == (0, 0.0)
+    for computed, service in (normal, bulk):
+        assert service > computed > 0, "a decoded token costs more where it is computed"
+    tokens = [sum(second.tokens[rank] for second in recorder.seconds) for rank in range(3)]
+    assert tokens[:2] == [0, 0], "its client gets them in the tier that it asked for"
 
 
 def test_clients_that_leave_are_cancelled_and_free_what_they_held() -> None:

@@ -29,7 +29,8 @@ class Call:
     account: int = -1
     """Number of its tenant within its tier, in the records."""
     served_rank: int = -1
-    """The tier in which it got its place; promoted work is served above its own."""
+    """The tier in which it got its place; promoted work is served above its own. -1: nobody gives
+    places."""
     node: int = -1
     """Where it is now; -1: nowhere yet, or not any longer."""
     started: bool = False
@@ -51,3 +52,8 @@ class Call:
     outcome: Outcome | None = None
     ended_at: float = 0.0
     retry_after_s: float = 0.0
+
+    @property
+    def rank_at_node(self) -> int:
+        """The tier that its node serves it in; where nothing is promoted, its own."""
+        return self.rank if self.served_rank < 0 else self.served_rank

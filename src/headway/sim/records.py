@@ -67,7 +67,8 @@ class Second:
     """What one second brought. Lists are by rank."""
 
     service: list[float]
-    """Cost of what was computed, at the prices of `core.cost`."""
+    """Cost of what was computed, at the prices of `core.cost`; promoted work is served in the tier
+    in which it got its place, as at the gateway."""
     tokens: list[int]
     """Tokens that clients got."""
     computed: list[int]
@@ -188,7 +189,7 @@ class Recorder:
                 if counts:
                     self.gaps[rank][int(gap_s / GAP_UNIT_S)] += 1
                 service = 1.0 + DECODE_EXTRA
-                served[rank] += DECODE_EXTRA
+                served[call.rank_at_node] += DECODE_EXTRA
             call.last_at = now
             accounts[account] = accounts.get(account, 0.0) + service
 
@@ -208,7 +209,7 @@ class Recorder:
             call.num_tokens += count
             call.last_at = ends[-1]
             second.tokens[call.rank] += count
-            second.service[call.rank] += DECODE_EXTRA * count
+            second.service[call.rank_at_node] += DECODE_EXTRA * count
             account = second.accounts.get(call.account, 0.0)
             second.accounts[call.account] = account + count * (1.0 + DECODE_EXTRA)
 

@@ -359,7 +359,7 @@ def _request(call: Call) -> SimRequest:
     """What the node gets; promoted work in the tier in which it got its place."""
     return SimRequest(
         request_id=call.request_id,
-        rank=call.rank if call.served_rank < 0 else call.served_rank,
+        rank=call.rank_at_node,
         tenant=call.tenant,
         weight=call.weight,
         arrival=call.arrival,
