@@ -34,6 +34,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         ("agreement --log missing.jsonl", "missing.jsonl: cannot be read"),
         ("agreement --log steps.jsonl --json steps.jsonl", "--json: steps.jsonl is an input"),
         ("agreement --duration inf", "--duration: must be at most 86400 s, got inf"),
+        ("agreement --duration 99.5 --log missing.jsonl", "--duration: must be whole seconds"),
+        ("agreement --warmup 0.5 --log missing.jsonl", "--warmup: must be whole seconds"),
         ("agreement --grace 1e300", "--grace: must be at most 86400 s, got 1e+300"),
         ("agreement --critical-every inf", "--critical-every: must be at most 86400 s, got inf"),
         ("agreement --critical-every 80000", "--critical-every: no critical request comes"),
