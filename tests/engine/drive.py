@@ -44,7 +44,7 @@ TIMELESS = Machine(StepCoefficients(0.0))
 class Drive:
     """A scheduler whose every step succeeds, and what each rank and tenant was served."""
 
-    def __init__(  # noqa: PLR0913  (each may be short)
+    def __init__(
         self,
         tiers: tuple[TierLimits, ...],
         *,
@@ -55,15 +55,8 @@ class Drive:
         machine: Machine = TIMELESS,
         max_preemptions: int = 3,
         fcfs: bool = False,
-        watermark_blocks: int = 0,
     ) -> None:
-        limits = StepLimits(
-            slots,
-            budget,
-            tiers,
-            enable_chunked_prefill=machine.chunks,
-            watermark_blocks=watermark_blocks,
-        )
+        limits = StepLimits(slots, budget, tiers, enable_chunked_prefill=machine.chunks)
         self.kv = KVCache(num_blocks, 16, enable_prefix_caching=caching)
         self.stats = EngineStats(max_num_seqs=slots, num_blocks=num_blocks, block_size=16)
         self.scheduler = Scheduler(

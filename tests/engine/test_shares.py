@@ -5,6 +5,7 @@ claim has a control: the same check with the policy off, which must fail.
 """
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -59,8 +60,9 @@ def finishes_where_blocks_are_short(
         num_blocks=10,
         slots=16,
         max_preemptions=max_preemptions,
-        watermark_blocks=watermark_blocks,
     )
+    limits = drive.scheduler.limits
+    drive.scheduler.limits = replace(limits, watermark_blocks=watermark_blocks)
     bulk = drive.add(2, 70, 8)
     for number in range(400):
         drive.keep_waiting(0, 5, 7 + number % 5, most=most)
