@@ -7,6 +7,7 @@ from headway.flowcontrol.nodes import (
     FAILURES_UNTIL_DOWN,
     MAX_HOLD_S,
     MOST_STARTING,
+    PROMPT_WEIGHT,
     Node,
     NodePool,
     NodeState,
@@ -23,7 +24,7 @@ def pool(*limits: int | None) -> NodePool:
 def fill(one: NodePool, node: Node, rank: int, count: int) -> None:
     for _ in range(count):
         one.take(node, rank)
-        one.started(node)
+        one.started(node, rank)
 
 
 def state_of(node: Node) -> NodeState:
@@ -61,6 +62,22 @@ def test_where_steps_are_planned_by_tier_critical_minds_only_its_own() -> None:
     assert one.place(0, 0.0) is one.nodes[1]
 
 
+def test_critical_leaves_a_node_that_does_not_begin_what_it_gets() -> None:
+    """A node that has become slow has as many streams as others, and prompts that wait."""
+    one = pool(None, None)
+    for node in one.nodes:
+        one.reported(node, 256)
+    slow, quick = one.nodes
+    fill(one, slow, 0, 10)
+    one.take(slow, 0)
+    for _ in range(10 + PROMPT_WEIGHT):
+        assert one.place(0, 0.0) is quick
+        fill(one, quick, 0, 1)
+    one.started(slow, 0)
+    assert one.place(0, 0.0) is slow, "it has begun"
+    one.check_integrity()
+
+
 def test_a_node_gets_no_more_than_it_begins_while_another_keeps_up() -> None:
     one = pool(30, 30)
     for node, count in zip(one.nodes, (5, 10), strict=True):
@@ -73,7 +90,7 @@ def test_a_node_gets_no_more_than_it_begins_while_another_keeps_up() -> None:
         assert chosen == [one.nodes[1]] * MOST_STARTING + [one.nodes[0]] * MOST_STARTING
         assert one.place(1, 0.0) is one.nodes[0], "both are behind"
         for node in chosen:
-            one.started(node)
+            one.started(node, 1)
     for node in one.nodes:
         one.give_back(node, 1, started=True)
         one.take(node, 1)

@@ -46,7 +46,7 @@ class Nodes(RuleBasedStateMachine):
         at = data.draw(st.integers(0, len(self.sent) - 1))
         node, rank, started = self.sent[at]
         if not started:
-            self.pool.started(node)
+            self.pool.started(node, rank)
             self.sent[at] = (node, rank, True)
 
     @rule(number=NODES, good=st.booleans())
@@ -101,8 +101,8 @@ class Nodes(RuleBasedStateMachine):
         for node in self.pool.nodes:
             held = [sum(n is node and r == rank for n, r, _ in self.sent) for rank in range(3)]
             assert list(node.inflight) == held
-            starting = sum(n is node and not started for n, _, started in self.sent)
-            assert node.num_starting == starting
+            new = [(n, r) for n, r, started in self.sent if not started]
+            assert list(node.starting) == [new.count((node, rank)) for rank in range(3)]
 
     def teardown(self) -> None:
         for node, rank, started in self.sent:

@@ -27,7 +27,7 @@ async def window(
     streams = [asyncio.create_task(running.chat(stream=True)) for _ in range(count)]
     await node.wait_received(before + count)
     await eventually(lambda: meter.tokens >= seen)
-    assert running.gateway.pool.nodes[0].num_starting == 0, "each has its first token"
+    assert running.gateway.pool.nodes[0].starting == [0, 0, 0], "each has its first token"
     clock.advance(gap_s)
     gate.set()
     for stream in streams:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headway.core.limits import MOST_SLOTS
 from headway.errors import ConfigError
 from tests.sim.small import BASE, BULK, CRITICAL, scenario
 
@@ -127,3 +128,6 @@ def test_a_first_limit_above_the_ceiling_is_refused() -> None:
     scenario(nodes={**nodes, "first_limit": 4})
     with pytest.raises(ConfigError, match=r"nodes.first_limit: must be at most max_inflight, 4"):
         scenario(nodes={**nodes, "first_limit": 5})
+    scenario(nodes={**BASE["nodes"], "first_limit": MOST_SLOTS})
+    with pytest.raises(ConfigError, match=r"nodes.first_limit: must be at most 4096: none learns"):
+        scenario(nodes={**BASE["nodes"], "first_limit": MOST_SLOTS + 1})

@@ -168,6 +168,18 @@ def test_of_a_lost_node_only_its_streams_fail_and_critical_is_on_time_elsewhere(
     assert attained(run("node-failure", "fcfs"), CRITICAL) < 0.7
 
 
+def test_critical_leaves_a_node_that_has_become_slow() -> None:
+    """Whoever is there already, and whoever it still gets, begins nearly in time; 17 s before."""
+    slow = {"kind": "node-slow", "node": 1, "at_s": 10, "until_s": 35, "factor": 3.0}
+    settings = {"duration_s": 40, "warmup_s": 5, "events": [slow]}
+    scenario = load_scenario(find_scenario("node-failure"), settings)
+    critical = simulate(scenario, "headway", seed=0).tiers[CRITICAL]
+    assert critical.ttft_s.p99 is not None
+    assert critical.ttft_s.p99 <= 2 * TTFT_S
+    assert critical.gap_s.p99 is not None
+    assert critical.gap_s.p99 <= 0.2
+
+
 def test_documents_do_not_make_the_short_ones_behind_them_wait() -> None:
     assert ttft_s(run("long-prompt-hol")) <= TTFT_S
     assert ttft_s(run("long-prompt-hol", "fcfs")) > 5

@@ -9,7 +9,7 @@ import pytest
 from headway.core.outcome import Outcome
 from headway.errors import ConfigError
 from headway.sim.measures import RunReport
-from headway.sim.records import OUTCOMES
+from headway.sim.records import OUTCOMES, Rows
 from headway.sim.run import simulate
 from headway.sim.world import World
 from tests.sim.small import BASE, BULK, CRITICAL, scenario
@@ -79,9 +79,7 @@ def test_only_time_in_the_queue_counts_when_a_node_is_lost() -> None:
     """Critical may queue for five seconds; these were at a node for longer, without a token."""
     events = [
         {"kind": "node-slow", "node": 0, "at_s": 0.0, "until_s": 8.0, "factor": 1000.0},
-        {"kind": "node-slow", "node": 1, "at_s": 0.0, "until_s": 8.0, "factor": 1000.0},
         {"kind": "node-down", "node": 0, "at_s": 8.0, "until_s": 8.5},
-        {"kind": "node-down", "node": 1, "at_s": 8.0, "until_s": 8.5},
     ]
     few = {**CRITICAL, "arrivals": {"kind": "poisson", "rate": 1}}
     nodes = {"count": 2, "max_num_seqs": 16, "num_blocks": 512, "max_num_batched_tokens": 512}
@@ -89,6 +87,30 @@ def test_only_time_in_the_queue_counts_when_a_node_is_lost() -> None:
     moved = [row for row, times in enumerate(rows.num_preemptions) if times]
     assert min(rows.arrival[row] for row in moved) < 2.5
     assert {OUTCOMES[rows.outcome[row]] for row in moved} == {Outcome.COMPLETED}
+
+
+def lost(rows: Rows, row: int) -> bool:
+    """Return whether the request ended with its node."""
+    return OUTCOMES[rows.outcome[row]] is Outcome.FAILED_NODE
+
+
+@pytest.mark.parametrize("policy", ["headway", "gateway+fcfs", "fcfs"])
+def test_who_loses_two_nodes_fails_as_at_the_gateway(policy: str) -> None:
+    """Nobody gets a token for eight seconds, in which two of three nodes die."""
+    events: list[dict[str, object]] = [
+        {"kind": "node-slow", "node": node, "at_s": 0.0, "until_s": 8.0, "factor": 1000.0}
+        for node in range(3)
+    ]
+    events += [
+        {"kind": "node-down", "node": node, "at_s": at_s, "until_s": 8.0}
+        for node, at_s in enumerate((3.0, 6.0))
+    ]
+    nodes = {"count": 3, "max_num_seqs": 16, "num_blocks": 512, "max_num_batched_tokens": 512}
+    rows = World(scenario(CRITICAL, events=events, nodes=nodes), policy).run().recorder.rows
+    twice = [row for row, arrival in enumerate(rows.arrival) if arrival < 3 and lost(rows, row)]
+    assert twice
+    assert {rows.output_tokens[row] for row in twice} == {0}
+    assert not any(lost(rows, row) for row, arrival in enumerate(rows.arrival) if arrival > 3)
 
 
 @pytest.mark.parametrize("policy", ["headway", "gateway+fcfs"])

@@ -62,7 +62,7 @@ class Lease:
         """The node has sent the first token. Idempotent."""
         if not (self.has_started or self._released):
             self.has_started = True
-            self._controller.started(self.node)
+            self._controller.started(self.node, self.rank)
 
     def release(self, cost: float) -> None:
         """Give the place back and settle the request at its actual `cost`. Idempotent, no await."""
@@ -164,9 +164,9 @@ class FlowController:
                 self.pump()
             raise
 
-    def started(self, node: Node) -> None:
+    def started(self, node: Node, rank: int) -> None:
         """Called by `Lease.started`: the node has begun one request more."""
-        self._pool.started(node)
+        self._pool.started(node, rank)
 
     def settle(self, lease: Lease, cost: float) -> None:
         """Called by `Lease.release`: the place at the node is free."""

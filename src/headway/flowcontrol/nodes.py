@@ -19,8 +19,14 @@ from headway.flowcontrol.credits import floor_slots, free_credits, known_slots, 
 from headway.flowcontrol.meter import NodeMeter
 
 FAILURES_UNTIL_DOWN = 3
+MAX_FAILURES = 2
+"""How often nodes may fail at one request, which may be the cause itself."""
 MOST_STARTING = 4
 """Requests without a first token from which on a node is behind: about what one step begins."""
+PROMPT_WEIGHT = 8
+"""How many streams more a request counts for while it has no first token: a prompt costs whoever
+comes after it whole steps, a stream one token of each. A node that has become slow shows it here
+first."""
 MAX_HOLD_S = 30.0
 """Longest time that a node's own Retry-After is obeyed."""
 
@@ -55,8 +61,7 @@ class Node:
         self._configured = max_inflight
         self._preempts = False
         self._inflight = [0] * len(tiers)
-        self.num_starting = 0
-        """Of those in flight, how many have not got their first token."""
+        self._starting = [0] * len(tiers)
         self._ceilings: tuple[int, ...] = ()
         self._floor_slots: tuple[int, ...] = ()
         self._failed_requests = False
@@ -67,6 +72,11 @@ class Node:
         return self._inflight
 
     @property
+    def starting(self) -> Sequence[int]:
+        """Of those in flight, how many have not got their first token, by rank."""
+        return self._starting
+
+    @property
     def limit(self) -> int:
         """How many requests it takes."""
         return self.limiter.limit
@@ -74,32 +84,34 @@ class Node:
     def loads(self) -> tuple[float, float]:
         """Return the requests in flight as a share of the limit: all, and what urgent ones notice.
 
-        At a node that plans by tier the most urgent tier notices only its own requests, and of
-        equal nodes the less loaded.
+        At a node that plans by tier the most urgent tier notices only its own requests, prompts
+        more than streams, and of equal nodes the less loaded.
         """
         limit = self.limiter.limit
         load = sum(self._inflight) / limit
-        return load, (self._inflight[0] + load) / limit if self._preempts else load
+        if not self._preempts:
+            return load, load
+        return load, (self._inflight[0] + PROMPT_WEIGHT * self._starting[0] + load) / limit
 
     def began(self, rank: int) -> None:
         """One request more is in flight."""
         self._inflight[rank] += 1
-        self.num_starting += 1
+        self._starting[rank] += 1
         self.meter.began(sum(self._inflight))
 
     @property
     def behind(self) -> bool:
         """Whether it has more than it has begun; of no stream, nobody knows before its end."""
-        return self.num_starting >= MOST_STARTING
+        return sum(self._starting) >= MOST_STARTING
 
-    def started(self) -> None:
+    def started(self, rank: int) -> None:
         """One of its requests has got its first token."""
-        self.num_starting -= 1
+        self._starting[rank] -= 1
 
     def ended(self, rank: int, *, started: bool) -> None:
         """One request less is in flight."""
         self._inflight[rank] -= 1
-        self.num_starting -= not started
+        self._starting[rank] -= not started
         self.meter.completions += 1
 
     def reported(self, max_num_seqs: int) -> None:
@@ -200,11 +212,11 @@ class NodePool:
             self._router.served(self._numbers[node.name], prefix)
         self._refresh(node)
 
-    def started(self, node: Node) -> None:
-        """A request has got its first token from the node."""
+    def started(self, node: Node, rank: int) -> None:
+        """A request of `rank` has got its first token from the node."""
         was_behind = node.behind
-        node.started()
-        if was_behind != node.behind:
+        node.started(rank)
+        if rank == 0 or was_behind != node.behind:
             self._refresh(node)
 
     def give_back(self, node: Node, rank: int, *, started: bool = False) -> None:
@@ -292,7 +304,8 @@ class NodePool:
             expected = sum(node.free()[rank] for node in self.nodes if node not in self._held)
             assert free == expected, f"credits of rank {rank} have drifted"
         for node in self.nodes:
-            assert 0 <= node.num_starting <= sum(node.inflight), "of those that start one is lost"
+            both = zip(node.starting, node.inflight, strict=True)
+            assert all(0 <= some <= most for some, most in both), "of those that start one is lost"
         self._router.check_integrity()
 
     def _take_out(self, node: Node, *, failed_requests: bool) -> None:

@@ -9,7 +9,7 @@ time already, and a request that the node calls wrong would be wrong at the next
 from headway.core.outcome import Outcome
 from headway.errors import NodeError
 from headway.flowcontrol.controller import ShedError
-from headway.flowcontrol.nodes import Node, NodePool
+from headway.flowcontrol.nodes import MAX_FAILURES, Node, NodePool
 from headway.gateway.node_client import (
     NodeBusyError,
     NodeFailedError,
@@ -18,8 +18,6 @@ from headway.gateway.node_client import (
     NodeRejectedError,
 )
 
-MAX_FAILURES = 2
-"""How often nodes may fail at one request."""
 MAX_ATTEMPTS = 8
 """How often a request is sent in all."""
 DEFAULT_HOLD_S = 1.0

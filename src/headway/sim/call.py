@@ -46,6 +46,8 @@ class Call:
     num_tokens: int = 0
     """Tokens that its client has got."""
     num_attempts: int = 0
+    lost_at: tuple[int, ...] = ()
+    """The nodes that died before it had a token there."""
     num_preemptions: int = 0
     predicted_p90_s: float | None = None
     """Wait that it was told on arrival; None: nothing was known, or it had not to wait."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headway.config.decode import check_names
+from headway.core.limits import MOST_SLOTS
 from headway.core.predictor import StepFeatures
 from headway.errors import ConfigError
 from headway.sim.baselines.sarathi import chunk_size
@@ -39,9 +40,7 @@ def check_consistency(scenario: Scenario) -> None:
     for name in ("duration_s", "warmup_s"):
         if getattr(scenario, name) % 1 != 0:
             raise ConfigError(name, "must be whole seconds: what happens is counted by second")
-    most, first = scenario.nodes.max_inflight, scenario.nodes.first_limit
-    if most is not None and first is not None and first > most:
-        raise ConfigError("nodes.first_limit", f"must be at most max_inflight, {most}")
+    _check_first_limit(scenario)
     if not scenario.streams:
         raise ConfigError("streams", "nobody sends anything: at least one [[streams]] is needed")
     for index in range(len(scenario.streams)):
@@ -51,6 +50,16 @@ def check_consistency(scenario: Scenario) -> None:
     _check_tenants(scenario)
     _check_requests(scenario)
     _check_knobs(scenario)
+
+
+def _check_first_limit(scenario: Scenario) -> None:
+    most, first = scenario.nodes.max_inflight, scenario.nodes.first_limit
+    if first is None:
+        return
+    if most is None and first > MOST_SLOTS:
+        raise ConfigError("nodes.first_limit", f"must be at most {MOST_SLOTS}: none learns more")
+    if most is not None and first > most:
+        raise ConfigError("nodes.first_limit", f"must be at most max_inflight, {most}")
 
 
 def _check_stream(scenario: Scenario, index: int) -> None:

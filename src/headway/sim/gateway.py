@@ -183,7 +183,7 @@ class QoSGateway:
         for call in calls:
             if not call.started:
                 call.started = True
-                self._pool.started(self._pool.nodes[call.node])
+                self._pool.started(self._pool.nodes[call.node], call.served_rank)
         if not self._reporting:
             for call in calls:
                 gap_s = None if call.first_at is None else now - call.last_at
@@ -234,7 +234,8 @@ class QoSGateway:
         promoted_to = decision.promoted_to
         call.served_rank = call.rank if promoted_to is None else promoted_to
         prefix = f"{call.tenant}/{call.prefix_id}" if call.prefix_id else None
-        node = self._pool.place(call.served_rank, now, (), prefix)
+        avoid = [self._pool.nodes[index].name for index in call.lost_at]
+        node = self._pool.place(call.served_rank, now, avoid, prefix)
         assert node is not None, "dispatched without a credit"
         self._pool.take(node, call.served_rank, prefix)
         call.started = False

@@ -15,7 +15,7 @@ from operator import attrgetter
 from headway.core.budget import fits_any_bound
 from headway.core.ordering import order_key
 from headway.core.predictor import StepFeatures, StepTimePredictor
-from headway.core.promise import Pace, tier_limits
+from headway.core.promise import Pace
 from headway.core.step import StepLimits
 from headway.core.tier import Tiers
 from headway.engine.calibration import FastestSteps
@@ -29,6 +29,7 @@ from headway.engine.stats import EngineStats
 from headway.engine.step_limits import step_limits
 from headway.sim.counted_tokens import CountedTokens
 from headway.sim.counting_kv import CountingKV
+from headway.sim.kept_targets import with_kept_targets
 from headway.sim.repeating import RepeatingScheduler
 from headway.sim.scheduler import (
     Emission,
@@ -39,9 +40,6 @@ from headway.sim.scheduler import (
     SimStep,
 )
 
-SHARE_OF_PACE = 0.5
-"""Where targets are kept, a step that is late anyway takes at most this share of the tightest time
-per token, so that it catches up."""
 _EOS = 1
 _MORE, _LAST = SampledToken(0), SampledToken(_EOS)
 _params = cache(SamplingParams)
@@ -338,12 +336,7 @@ class HeadwayScheduler:
         limits = step_limits(self._options, self._num_blocks, self._pace)
         if not self._keep_targets:
             return limits
-        kept = tier_limits(
-            self._tiers, 0.0, max_num_seqs=limits.max_num_seqs, num_blocks=self._num_blocks
-        )
-        paces = [tier.target.tpot_s for tier in kept if tier.target.tpot_s is not None]
-        min_step_s = min([limits.min_step_s, *(SHARE_OF_PACE * pace for pace in paces)])
-        return replace(limits, tiers=kept, min_step_s=min_step_s)
+        return with_kept_targets(limits, self._tiers, self._pace, self._num_blocks)
 
     def _count(self, slices: Seq[SequenceSlice]) -> tuple[int, ...]:
         """Count a step's tokens by rank, and those that were computed before."""

@@ -204,8 +204,9 @@ class NodesConfig(Section, frozen=True, kw_only=True):
     first_limit: _Count | None = None
     """Where the gateway's limit of a node that reports nothing starts; null: as it always does."""
     keep_targets: bool = True
-    """Whether headway's engine keeps the tiers' targets as configured; false: it stretches them on
-    a slow machine, as the embedded engine does."""
+    """Whether headway's engine keeps the tiers' targets as configured, unless a step would then be
+    mostly what it costs empty; false: it stretches them on a slow machine, as the embedded engine
+    does."""
     predictor_error: _Factor = 1.0
     """Factor on the step times that the engine's predictor learns from; 1 is the truth."""
     retry_s: _AtLeast0 = 1.0

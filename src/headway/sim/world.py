@@ -13,6 +13,7 @@ from typing import Any
 
 from headway.core.outcome import Outcome
 from headway.core.predictor import StepFeatures
+from headway.flowcontrol.nodes import MAX_FAILURES
 from headway.sim.balancer import Balancer
 from headway.sim.call import Call
 from headway.sim.cost_model import CostModel, StepNoise, cost_model
@@ -286,7 +287,8 @@ class World:
     def _node_dies(self, index: int) -> None:
         """What has begun to answer fails, as a stream cannot begin anew; the rest is sent again.
 
-        That is, it goes back to the gateway, in the order of arrival.
+        That is, it goes back to the gateway, in the order of arrival, unless that has happened to
+        it too often.
         """
         self.nodes[index].catch_up()
         self._deliver(self.nodes[index])
@@ -295,7 +297,8 @@ class World:
         self.gateway.node_down(index, self._now)
         lost = [call for call in self._calls.values() if call.node == index]
         for call in sorted(lost, key=lambda each: (each.arrival, each.request_id)):
-            if call.num_tokens > 0:
+            call.lost_at += (index,)
+            if call.num_tokens > 0 or len(call.lost_at) >= MAX_FAILURES:
                 self.gateway.settle(call, 0, self._now, completed=False)
                 self._end(call, Outcome.FAILED_NODE, self._now)
             else:
