@@ -85,6 +85,7 @@ class Engine:
     """Share of the blocks that admissions beside others leave available."""
     window: int | None = None
     """Tokens that the attention of all layers looks back; None: all."""
+    max_num_active_seqs: int | None = None
 
     def __post_init__(self) -> None:
         config = VllmConfig(
@@ -99,6 +100,7 @@ class Engine:
                 is_encoder_decoder=False,
                 policy=self.policy,
                 watermark=self.watermark,
+                max_num_active_seqs=self.max_num_active_seqs,
             ),
             cache_config=CacheConfig(block_size=BLOCK_SIZE, enable_prefix_caching=self.caching),
             parallel_config=ParallelConfig(),
@@ -115,6 +117,7 @@ class Engine:
             if self.window is None
             else SlidingWindowSpec(dtype=torch.float32, sliding_window=self.window, **shape)
         )
+        self.config = config
         self.scheduler = self.cls(
             vllm_config=config,
             kv_cache_config=KVCacheConfig(

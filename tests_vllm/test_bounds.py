@@ -1,8 +1,11 @@
 """Are vLLM's own bounds of a step kept, and is what they allow used?"""
 
 import pytest
+from prometheus_client import REGISTRY
 
+from headway.vllm_plugin import QoSScheduler
 from headway.vllm_plugin.compat import IncompatibleError
+from headway.vllm_plugin.stat_logger import QoSStatLogger
 from tests_vllm.engine import BULK, CRITICAL, Engine
 
 NO_RESERVE = {"tiers": {"critical": {"reserve": 0}, "normal": {"reserve": 0}}}
@@ -49,6 +52,22 @@ def test_beside_others_the_watermark_is_left_available(model: str) -> None:
     engine.add("critical", CRITICAL, prompt=300)
     assert engine.step()["critical"] > 0
     engine.run()
+
+
+def test_no_more_are_active_than_may_be_and_a_gateway_is_told_so(model: str) -> None:
+    engine = Engine(model, max_num_active_seqs=3, settings=NO_RESERVE)
+    for number in range(6):
+        engine.add(f"b{number}", BULK)
+    most = 0
+    while any(len(tokens) < 8 for tokens in engine.outputs.values()):
+        engine.step()
+        most = max(most, len(engine.running))
+    assert most == 3
+    engine.config.scheduler_config.scheduler_cls = QoSScheduler
+    QoSStatLogger(engine.config, [7])
+    names = engine.config.model_config.served_model_name, "7"
+    labels = dict(zip(("model_name", "engine"), names, strict=True))
+    assert REGISTRY.get_sample_value("headway:max_num_seqs", labels) == 3
 
 
 def test_a_window_is_refused(model: str) -> None:

@@ -94,6 +94,24 @@ def test_an_image_for_which_there_is_no_memory_parks_nobody_for_ever(model: str)
     engine.run(60)
 
 
+def test_a_session_between_two_inputs_hides_no_refusal(model: str) -> None:
+    """As above, beside a session that holds blocks and waits for its client."""
+    engine = Engine(model, encoder_cache=120, settings=NO_FLOORS)
+    engine.add("session", CRITICAL, prompt=20, max_tokens=4)
+    session = engine.scheduler.requests["session"]
+    session.resumable, session.streaming_queue = True, deque()
+    while session.status != RequestStatus.WAITING_FOR_STREAMING_REQ:
+        engine.step()
+    engine.add("bulk", BULK, prompt=400, image=(8, 100))
+    engine.step()
+    engine.add("critical", CRITICAL, prompt=200, image=(0, 100))
+    for _ in range(60):
+        engine.step()
+    assert [len(engine.outputs[name]) for name in ("bulk", "critical")] == [8, 8]
+    engine.abort("session")
+    engine.run()
+
+
 def test_no_image_is_cut_in_two(model: str) -> None:
     """The chunks that a floor pays for are shorter than an image."""
     engine = Engine(model, encoder_cache=200, whole_images=True, num_blocks=800)
