@@ -67,15 +67,24 @@ def test_a_late_stream_does_not_shrink_steps_to_nothing() -> None:
     assert tokens(step) == {"c": 1, "b": 19}
 
 
+def test_no_arrival_that_may_come_shrinks_steps_to_nothing() -> None:
+    """A tier with a tight TTFT and no pace: bulk's steps are still used well."""
+    tiers = (TierLimits(recent_s=0.005), TierLimits(), TierLimits())
+    limits = StepLimits(32, 64, tiers, min_step_s=0.02)
+    step = plan([], [waits("b", 2, 9, 60)], limits=limits, cost=PER_TOKEN, recent={0})
+    assert tokens(step) == {"b": 20}
+    assert step.budget_s == 0.02
+
+
 PACED = TierLimits(target=LatencyTarget(tpot_s=0.04))
 LATE = decode("s", 0, 1)._replace(due_s=-5.0)
 
 
-@pytest.mark.parametrize(("target", "computed"), [((0.05, None), 44), ((0.05, 0.061), 26)])
+@pytest.mark.parametrize(("target", "computed"), [((0.05, None), 49), ((0.05, 0.061), 29)])
 def test_a_late_stream_leaves_time_to_prompts_of_its_own_tier(
     target: tuple[float, float | None], computed: int
 ) -> None:
-    """Nine tenths of what it would leave them on time, by its pace and by its longest gap."""
+    """As much as it would leave them on time, by its pace and by its longest gap."""
     tpot_s, gap_s = target
     first = TierLimits(target=LatencyTarget(tpot_s=tpot_s, gap_s=gap_s))
     limits = StepLimits(32, 64, (first, TierLimits(), TierLimits()), min_step_s=0.02)

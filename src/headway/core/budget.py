@@ -15,8 +15,6 @@ MIN_TOKENS = 8
 """Tokens of a step that are computed however little time seems left."""
 MIN_PROMPT_TOKENS = 16
 """The same of a prompt of rank 0."""
-CATCH_UP = 0.9
-"""Share of the time of a token that prompts have beside late streams of their own tier."""
 TIMELESS = StepCoefficients(0.0)
 
 
@@ -34,8 +32,9 @@ class StepBudget:
 
     1. Tokens end at `max_num_batched_tokens`. Time ends at the tightest due time of a decode, and
        at what a tier allows of which a request may arrive. A due time does not count while a prompt
-       of a more urgent tier waits. To prompts of its own tier a late stream leaves `CATCH_UP` of
-       the time of a token: what it lacks is made good mostly at the expense of other tiers.
+       of a more urgent tier waits. To prompts of its own tier a late stream leaves the time of a
+       token: what it lacks is made good at the expense of other tiers. No step is cut to less than
+       `min_step_s`, whatever arrives.
     2. Time does not bound decodes of rank 0, nor the first `MIN_PROMPT_TOKENS` of its prompts, nor
        `MIN_TOKENS` of the step, nor the tokens of a floor: a wrong prediction makes steps long or
        short, it shuts nobody out.
@@ -99,9 +98,9 @@ class StepBudget:
         for rank, tier in enumerate(limits.tiers):
             others_s = min(due_s[:rank] + due_s[rank + 1 :], default=inf)
             paced = self._has_prompt[rank] and tier.target.is_paced
-            own_s = max(due_s[rank], CATCH_UP * itl_target_s(tier.target)) if paced else due_s[rank]
-            bound_s = max(min(own_s, others_s) / step.safety, limits.min_step_s)
-            self._times_s[rank] = min(recent_s, bound_s)
+            own_s = max(due_s[rank], itl_target_s(tier.target)) if paced else due_s[rank]
+            bound_s = min(recent_s, min(own_s, others_s) / step.safety)
+            self._times_s[rank] = max(bound_s, limits.min_step_s)
 
     def _to_pay(self, step: StepInput, limits: StepLimits, most_service: int) -> list[int]:
         """Return the ranks whose floors cannot wait for the next step."""
