@@ -64,3 +64,14 @@ def test_a_prompt_that_never_fits_leaves_nothing_behind() -> None:
         calls.generate(["one", "two"], [GREEDY])
     assert not calls.engine.has_unfinished()
     assert len(calls.generate("fits", GREEDY)) == 1
+
+
+def test_nobody_elses_outputs_are_taken_away() -> None:
+    """Whoever added a request by hand takes its outputs by hand."""
+    one = llm()
+    one.engine.add_request("mine", [1, 2, 3], GREEDY)
+    with pytest.raises(ValueError, match="other requests"):
+        one.generate("hello", GREEDY)
+    while one.engine.has_unfinished():
+        one.engine.step()
+    assert len(one.generate("hello", GREEDY)) == 1

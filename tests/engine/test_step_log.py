@@ -33,3 +33,17 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     unwritable = step_log(tmp_path / "missing" / "steps.jsonl")
     with pytest.raises(ConfigError, match=r"engine\.step_log"), unwritable:
         pass
+
+
+def test_a_full_disk_ends_the_log_and_not_the_engine(caplog: pytest.LogCaptureFixture) -> None:
+    engine = LLMEngine.from_parts(FakeRunner(), ByteTokenizer(), clock=ManualClock())
+    engine.add_request("a", [1, 2, 3, 4], SamplingParams(max_tokens=3, ignore_eos=True))
+    outputs = []
+    with step_log(Path("/dev/full")) as engine.on_step:
+        while engine.has_unfinished():
+            outputs += engine.step()
+    assert outputs[-1].finished
+    assert sum(len(choice.token_ids) for each in outputs for choice in each.choices) == 3
+    assert [record.message for record in caplog.records] == [
+        "the step log /dev/full ends here: No space left on device"
+    ]

@@ -30,7 +30,8 @@ class LLM:
         """Answer prompts, text or tokens, in their order.
 
         `params` are for all prompts or one each. Raises InvalidRequestError, with nothing left
-        behind, when one prompt never fits, and ValueError when `params` are too few or too many.
+        behind, when one prompt never fits, and ValueError when `params` are too few or too many, or
+        while the engine has requests of others, whose outputs only `engine.step` would return.
         """
         each = _as_list(prompts)
         return self._run([self._tokens(prompt) for prompt in each], params, tier, tenant)
@@ -63,6 +64,8 @@ class LLM:
         tier: str | int,
         tenant: str,
     ) -> list[Generation]:
+        if self.engine.has_unfinished():
+            raise ValueError("the engine has other requests: take their outputs first, by step()")
         if params is None:
             params = SamplingParams()
         each = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)

@@ -4,6 +4,7 @@ One JSON object a line, written when the step has ended: what `headway bench fit
 to. Its keys are the fields of `StepRecord` and of `core.predictor.StepFeatures`.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ import msgspec
 
 from headway.core.predictor import StepFeatures
 from headway.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +35,25 @@ class StepRecord:
 def step_log(path: Path) -> Iterator[Callable[[StepRecord], None]]:
     """Yield what writes a step to the file, which is begun anew. Raises ConfigError.
 
-    Every line is written at once, so that a killed engine leaves whole lines.
+    Every line is written at once, so that a killed engine leaves whole lines. Once one cannot be
+    written, as on a full disk, the log says so and ends; the engine goes on.
     """
     try:
         file = path.open("wb", buffering=0)
     except OSError as error:
         raise ConfigError("engine.step_log", f"{path}: {error.strerror}") from error
 
+    failed = False
+
     def write(record: StepRecord) -> None:
+        nonlocal failed
         line = {"at_s": record.at_s, "step_s": record.step_s, "more": record.more}
-        file.write(msgspec.json.encode({**line, **record.features._asdict()}) + b"\n")
+        try:
+            if not failed:
+                file.write(msgspec.json.encode({**line, **record.features._asdict()}) + b"\n")
+        except OSError as error:
+            failed = True
+            logger.error("the step log %s ends here: %s", path, error.strerror)
 
     with file:
         yield write
