@@ -105,6 +105,21 @@ def test_reserves_are_left_free_for_the_more_urgent() -> None:
     assert held.waits["large"] is Wait.BLOCKS
 
 
+def test_i5_a_reserve_that_has_grown_keeps_no_tier_from_the_slots_of_those_below_it() -> None:
+    """Bulk filled what was left while less was kept, and now gives that up as well."""
+    tiers = (TierLimits(preemptible=False, reserved_slots=4), TierLimits(), TierLimits())
+    limits = StepLimits(max_num_seqs=8, max_num_batched_tokens=64, tiers=tiers)
+    bulk = [decode(f"b{i}", 2, i) for i in range(7)]
+    step = plan(bulk, [waits("n", 1, 99, 16)], limits=limits, demand=(3, 0))
+    assert len(step.preempted) == 3
+    assert tokens(step)["n"] == 16
+    fewer = StepLimits(max_num_seqs=6, max_num_batched_tokens=64, tiers=tiers)
+    assert len(plan(bulk, [waits("n", 1, 99, 16)], limits=fewer, demand=(3, 0)).preempted) == 5
+    normal = [decode(f"n{i}", 1, i) for i in range(7)]
+    held = plan(normal, [waits("n", 1, 99, 16)], limits=limits, demand=(3, 0))
+    assert held.waits["n"] is Wait.SLOTS
+
+
 def test_of_a_reserve_only_what_may_be_asked_for_is_kept() -> None:
     """Four slots and forty blocks are reserved; one slot and two blocks are likely to be needed."""
     tiers = (TierLimits(reserved_slots=4, reserved_blocks=40), TierLimits(), TierLimits())
@@ -139,8 +154,20 @@ def test_the_protected_keep_room_to_finish() -> None:
     step = plan([safe, decode("c", 0, 9, tokens=32)], [], num_blocks=12)
     assert step.waits == {"c": Wait.BLOCKS}
     assert tokens(step) == {"safe": 1}
-    second = waits("second", 2, 3, 16, protected=True)
-    assert plan([safe], [second]).waits["second"] is Wait.BLOCKS
+
+
+def test_the_protected_share_a_quarter_and_hold_nobody_else_up() -> None:
+    """A quarter of eight slots, or of so many blocks; the first one comes in whatever it takes."""
+    limits = StepLimits(max_num_seqs=8, max_num_batched_tokens=64, tiers=PLAIN)
+    protected = [waits(f"p{i}", 2, i, 4, protected=True) for i in range(12)]
+    others = [waits(f"b{i}", 2, 50 + i, 4) for i in range(2)]
+    step = plan([], [*protected, *others], limits=limits)
+    assert list(tokens(step)) == ["p0", "p1", "b0", "b1"]
+    assert {step.waits[f"p{i}"] for i in range(2, 12)} == {Wait.HELD}
+    assert step.overtaken == {}
+    for num_blocks, admitted in ((16, 2), (15, 1), (2, 1)):
+        step = plan([], protected, num_blocks=num_blocks, limits=limits)
+        assert len(tokens(step)) == admitted
 
 
 def test_who_does_not_fit_is_overtaken_a_bounded_number_of_times() -> None:

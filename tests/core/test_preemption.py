@@ -5,7 +5,7 @@ from collections.abc import Collection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.preemption import Victim, choose_victims, may_preempt
+from headway.core.preemption import LOOKED_AT, Victim, choose_victims, may_preempt
 from headway.core.step import Candidate, Resident, TierLimits
 
 TIERS = (TierLimits(preemptible=False), TierLimits(), TierLimits())
@@ -69,6 +69,22 @@ def choose(candidates: dict[Victim, int], num_blocks: int, num_slots: int) -> tu
     )
     assert chosen is not None
     return chosen
+
+
+def test_i12_where_all_do_not_suffice_few_are_asked_what_they_gain() -> None:
+    """Each answer looks at all blocks of those it is asked for, and the next step asks again."""
+    asked: list[Collection[str]] = []
+
+    def gained(sequence_ids: Collection[str]) -> int:
+        asked.append(sequence_ids)
+        return len(sequence_ids)
+
+    many = [Victim(f"v{i}", 2, i, 0) for i in range(1000)]
+    assert choose_victims(many, gained, num_blocks=1001, num_slots=0) is None
+    assert len(asked) <= LOOKED_AT + 1
+    fewest = choose_victims(many, gained, num_blocks=300, num_slots=0)
+    assert fewest is not None
+    assert len(fewest) == 300
 
 
 def test_the_least_urgent_then_the_least_work_lost_then_the_youngest() -> None:

@@ -16,6 +16,10 @@ from headway.core.step import Candidate, Item, Match, StepInput, StepLimits, Ste
 from headway.core.turns import by_turn
 from headway.core.whole_prompt import kept_for_heads, paid_by_floors
 
+HELD_COUNTS = 1 / 8
+"""Looking past one that is held back, for the sake of others, counts so much of one that does not
+fit: it says nothing about whether the next one fits."""
+
 
 def plan_step(step: StepInput, limits: StepLimits) -> StepPlan:
     """Return what to preempt, admit and compute. Asks `step.memory`, changes nothing.
@@ -151,7 +155,7 @@ class _Planner:
 
         Only the `overdue` go before more urgent tiers, and then within the floor of theirs.
         """
-        looked_past, overtaking = 0, self._overtaking
+        looked_past, overtaking = 0.0, self._overtaking
         for candidate in self._waiting[rank].in_order() if rank < overtaking.held_from else ():
             if candidate.sequence_id in self.draft.items:
                 continue
@@ -160,7 +164,7 @@ class _Planner:
             wait = self._try_to_admit(candidate, overdue=overdue)
             if wait is not None:
                 self.draft.waits[candidate.sequence_id] = wait
-                looked_past += 1
+                looked_past += HELD_COUNTS if wait is Wait.HELD else 1
                 overtaking.note_blocked(candidate, wait)
             out_of_room = wait in (Wait.TOKENS, Wait.SLOTS)
             if out_of_room or looked_past >= self._limits.lookahead or rank >= overtaking.held_from:

@@ -108,16 +108,13 @@ class Draft:
 
     def admit(self, candidate: Candidate, match: Match, num_tokens: int) -> Wait | None:
         """Plan the candidate's first `num_tokens` after those matched; else return why not."""
-        slots = self.room.slots_for(candidate.rank)
-        if slots < 0:
-            return Wait.SLOTS
-        if candidate.protected and self.room.is_protecting:
-            return Wait.BLOCKS
+        if candidate.protected and not self.room.may_protect(candidate):
+            return Wait.HELD
         shortage = self.room.shortage_to_admit(candidate, match)
-        if shortage > 0 or slots == 0:
-            num_slots = 1 if slots == 0 else 0
-            if not self._make_room(candidate, shortage, num_slots, match=match):
-                return Wait.BLOCKS if slots else Wait.SLOTS
+        num_slots = self.room.lacking_slots(candidate.rank)
+        lacks = shortage > 0 or num_slots > 0
+        if lacks and not self._make_room(candidate, shortage, num_slots, match=match):
+            return Wait.SLOTS if num_slots > 0 else Wait.BLOCKS
         self.room.admit(candidate, match, match.num_tokens + num_tokens)
         seconds = self.budget.cost.slice_s(num_tokens, match.num_tokens)
         self.budget.take(candidate.rank, num_tokens, seconds, prompt=True)

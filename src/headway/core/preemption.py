@@ -4,6 +4,7 @@ Edges point only to a less urgent tier that allows it, or, for blocks and betwee
 older to a younger request of one tier; so they have no cycle. A protected request never gives way.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
@@ -72,15 +73,13 @@ def choose_victims(
         enough_slots = len(sequence_ids) >= num_slots
         return enough_slots and (num_blocks <= 0 or blocks_gained(sequence_ids) >= num_blocks)
 
-    chosen: list[str] = []
     ordered = sorted(candidates, key=lambda v: (-v.rank, v.num_computed, -v.arrival))
     ordered[:LOOKED_AT] = sorted(ordered[:LOOKED_AT], key=preference)
-    for victim in ordered:
-        if suffice(chosen):
-            break
-        chosen.append(victim.sequence_id)
-    if not suffice(chosen):
+    names = [victim.sequence_id for victim in ordered]
+    if not suffice(names):
         return None
+    # More never gain less, so how many it takes is found by halving.
+    chosen = names[: bisect_left(range(len(names)), True, key=lambda n: suffice(names[:n]))]
     for sequence_id in reversed(chosen.copy()):
         rest = [other for other in chosen if other != sequence_id]
         chosen = rest if suffice(rest) else chosen

@@ -10,6 +10,9 @@ from functools import cached_property
 
 from headway.core.step import Candidate, Match, Resident, StepInput, StepLimits
 
+PROTECTED_SHARE = 0.25
+"""Of all slots and blocks, what several sequences that nobody may preempt hold together."""
+
 
 class Room:
     """Blocks and slots left while a step is planned.
@@ -27,7 +30,8 @@ class Room:
         self.promised = step.memory.lacking(step.residents)
         """Blocks still to take, by sequence, of those that may have to take any."""
         self._num_promised = sum(self.promised.values())
-        self._protected = {r.sequence_id for r in step.residents if r.protected}
+        protected = (r for r in step.residents if r.protected)
+        self._protected = {r.sequence_id: self._blocks(r.max_num_tokens) for r in protected}
         self._slots = limits.max_num_seqs - len(step.residents)
         self._by_rank = by_rank
         self._residents = [len(residents) for residents in by_rank]
@@ -64,7 +68,7 @@ class Room:
 
     def shortage_to_grow(self, resident: Resident, blocks: int) -> int:
         """Return how many blocks are lacking to take `blocks`; 0 or less: none."""
-        others = self._protected - {resident.sequence_id}
+        others = self._protected.keys() - {resident.sequence_id}
         kept = sum(self.promised.get(sequence_id, 0) for sequence_id in others)
         return blocks - (self._available() - kept)
 
@@ -100,7 +104,7 @@ class Room:
         self._preempted.append(victim.sequence_id)
         self._used -= self._taken.pop(victim.sequence_id, 0)
         self._num_promised -= self.promised.pop(victim.sequence_id, 0)
-        self._protected.discard(victim.sequence_id)
+        self._protected.pop(victim.sequence_id, None)
         self._slots += 1
         self._residents[victim.rank] -= 1
         if victim.rank == 0:
@@ -108,16 +112,21 @@ class Room:
 
     # -- admissions -----------------------------------------------------------------------------
 
-    def slots_for(self, rank: int) -> int:
-        """Return the slots that a candidate of this tier may use; those above keep theirs."""
+    def lacking_slots(self, rank: int) -> int:
+        """Return how many have to give up their slots so that one of this tier is admitted.
+
+        Tiers above then have what they do not use yet of their reserves, also if those have grown.
+        """
         above = zip(self._tiers[:rank], self._residents, strict=False)
         unused = [tier.reserved_slots - num_residents for tier, num_residents in above]
-        return self._slots - _kept(unused, None if self._demand is None else self._demand[0])
+        kept = _kept(unused, None if self._demand is None else self._demand[0])
+        return max(0, kept + 1 - self._slots)
 
-    @property
-    def is_protecting(self) -> bool:
-        """Whether a protected sequence is resident; a second one waits for it."""
-        return bool(self._protected)
+    def may_protect(self, candidate: Candidate) -> bool:
+        """Return whether one that nobody may preempt may be let in: the first, then a share."""
+        blocks = sum(self._protected.values()) + self._blocks(candidate.max_num_tokens)
+        fits = len(self._protected) + 1 <= PROTECTED_SHARE * self._max_num_seqs
+        return not self._protected or (fits and blocks <= PROTECTED_SHARE * self._memory.num_blocks)
 
     def shortage_to_admit(self, candidate: Candidate, match: Match) -> int:
         """Return how many blocks are lacking to admit; 0 or less: none."""
@@ -171,7 +180,7 @@ class Room:
         self._slots -= 1
         self._residents[candidate.rank] += 1
         if candidate.protected:
-            self._protected.add(candidate.sequence_id)
+            self._protected[candidate.sequence_id] = self._blocks(candidate.max_num_tokens)
         if candidate.rank == 0:
             self._most_urgent += self._blocks(candidate.max_num_tokens)
 
