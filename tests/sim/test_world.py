@@ -113,6 +113,22 @@ def test_who_loses_two_nodes_fails_as_at_the_gateway(policy: str) -> None:
     assert not any(lost(rows, row) for row, arrival in enumerate(rows.arrival) if arrival > 3)
 
 
+@pytest.mark.parametrize("policy", ["headway", "fcfs"])
+@pytest.mark.parametrize(
+    "change", [{"kind": "node-down"}, {"kind": "node-slow", "factor": 5.0}], ids=["down", "slow"]
+)
+def test_what_happens_right_after_the_same_may_be_listed_before_it(
+    change: dict[str, object], policy: str
+) -> None:
+    events = [{**change, "node": 0, "at_s": at_s, "until_s": at_s + 2} for at_s in (2.0, 4.0)]
+    forwards, backwards, only_first = (
+        World(scenario(CRITICAL, events=listed), policy).run().recorder.rows
+        for listed in (events, events[::-1], events[:1])
+    )
+    assert vars(backwards) == vars(forwards)
+    assert vars(only_first) != vars(forwards)
+
+
 @pytest.mark.parametrize("policy", ["headway", "gateway+fcfs"])
 def test_promoted_work_is_served_in_the_tier_in_which_it_got_its_place(policy: str) -> None:
     """Nobody sends normal work, but bulk that is nearly late moves up to it."""

@@ -22,7 +22,7 @@ from headway.sim.node import Running, SimNode
 from headway.sim.plan_log import PlanLog
 from headway.sim.policies import REPORTING, check_policy, is_queued, new_scheduler, tiers_under
 from headway.sim.records import Recorder
-from headway.sim.scenario import NodeDown, Scenario
+from headway.sim.scenario import NodeSlow, Scenario
 from headway.sim.scheduler import EngineShape, PolicySetup, SimRequest, StepScheduler
 from headway.sim.workload import Source
 
@@ -122,14 +122,17 @@ class World:
         return QoSGateway(scenario, self._tiers, door, rng, reporting=reporting)
 
     def _schedule_all(self) -> None:
+        # At one instant what ends is before what begins, in whichever order they are listed.
         for event in self.scenario.events:
-            if isinstance(event, NodeDown):
-                self._at(event.at_s, self._node_dies, event.node)
-                if event.until_s is not None:
-                    self._at(event.until_s, self._node_revives, event.node)
-            else:
-                self._at(event.at_s, self._node_slows, (event.node, event.factor))
+            if isinstance(event, NodeSlow):
                 self._at(event.until_s, self._node_slows, (event.node, 1.0))
+            elif event.until_s is not None:
+                self._at(event.until_s, self._node_revives, event.node)
+        for event in self.scenario.events:
+            if isinstance(event, NodeSlow):
+                self._at(event.at_s, self._node_slows, (event.node, event.factor))
+            else:
+                self._at(event.at_s, self._node_dies, event.node)
         for source in self._sources:
             self._next_arrival(source.calls())
             for call in source.first_of_callers():
