@@ -127,6 +127,7 @@ def test_fill_lateness_and_error_are_of_the_steps_after_the_warm_up() -> None:
     assert report.late_share == pytest.approx(0.5)
     assert report.prediction_error == pytest.approx((0.005 + 0.015) / 0.06)
     assert report.busy == pytest.approx(0.06 / 9)
+    assert report.mean_step_s == pytest.approx(0.03)
 
 
 def seconds(bulk: list[float], waiting: int = 1) -> list[Second]:

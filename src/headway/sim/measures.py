@@ -97,6 +97,8 @@ class RunReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Share of the steps that took longer than they were planned for."""
     prediction_error: float | None
     """Sum of the predictions' absolute errors over the time of the steps."""
+    mean_step_s: float | None
+    """Mean time of the steps that ended in the measured time."""
     longest_step_s: float
     num_preemptions: int
     recomputed_share: float
@@ -198,6 +200,7 @@ def measure(
         time_fill=_ratio(totals.budgeted_s, totals.time_budget_s),
         late_share=_ratio(totals.num_late, totals.num_budgeted),
         prediction_error=_ratio(totals.error_s, totals.actual_of_predicted_s),
+        mean_step_s=_ratio(totals.busy_s, totals.num_steps),
         longest_step_s=recorder.longest_step_s,
         num_preemptions=sum(each.num_preemptions for each in engines),
         recomputed_share=sum(each.num_recomputed_tokens for each in engines) / max(1, computed),
