@@ -181,6 +181,16 @@ def test_what_has_run_is_kept_when_a_later_run_fails(
     assert len(msgspec.json.decode((folder / "a.json").read_bytes())) == 1
 
 
+@pytest.mark.parametrize("shows", ["a[/b]c", "[red]a[/red] :smile: [1]"])
+def test_what_a_scenario_says_of_itself_is_no_markup(
+    shows: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["simulate", "mine.toml", f"--set=shows='{shows}'"]) == 0
+    out = capsys.readouterr().out
+    assert f"mine: {shows}\n" in out
+    assert "headway" in out
+
+
 def test_figures_are_shown_when_they_cannot_be_written(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
