@@ -92,6 +92,26 @@ def test_what_cannot_be_is_said_before_anything_runs(
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+@pytest.mark.parametrize("option", ["--output", "--plan-log"])
+@pytest.mark.parametrize(
+    ("file", "setting"),
+    [
+        ("trace.csv", 'streams.s.arrivals={ kind = "trace", file = "trace.csv" }'),
+        ("trace.csv", 'streams.s.prompt_tokens={ kind = "empirical", trace = "trace.csv" }'),
+        ("trace.csv", 'streams.s.output_tokens={ kind = "empirical", trace = "trace.csv" }'),
+        ("fit.toml", "nodes.cost_model=fit.toml"),
+    ],
+)
+def test_a_file_that_the_scenario_names_is_not_written_over(
+    file: str, setting: str, option: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "fit.toml").write_text("base_s = 0.01")
+    before = (folder / file).read_bytes()
+    assert run(["simulate", "mine.toml", "--set", setting, option, file]) == 2
+    assert f"{option}: {file} is an input, too" in capsys.readouterr().err
+    assert (folder / file).read_bytes() == before
+
+
 def test_options_without_a_scenario_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "--policy", "fcfs"]) == 2
     assert "scenario: none is named" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from headway.sim.report import notes, tables, to_json
 from headway.sim.run import check_run
 from headway.sim.run import simulate as run_one
 from headway.sim.scenario import MOST_SEED, Scenario
-from headway.sim.scenario_file import find_scenario, load_scenario, shipped_names
+from headway.sim.scenario_file import find_scenario, further_files, load_scenario, shipped_names
 from headway.sim.world import Watch
 
 _WIDTH_OF_FILES = 180
@@ -87,7 +87,7 @@ def simulate(
     if plot is not None:
         check_plot(plot, len(plans))
     outputs = {"--output": output, "--plot": plot, "--plan-log": plan_log}
-    check_outputs(outputs, files if trace is None else [*files, trace])
+    check_outputs(outputs, [*files, *(file for each in loaded for file in further_files(each))])
     runs: list[RunReport] = []
     try:
         for plan in plans:
