@@ -103,6 +103,8 @@ def _draw_run(run: RunReport, axes: "Sequence[Axes]") -> None:
         colour = _COLOURS[rank % len(_COLOURS)]
         ttft_s = [nan if value is None else value for value in course.ttft_p99_s]
         shown: tuple[Sequence[float], ...] = (ttft_s, course.tokens_per_s, course.waiting)
+        # Where few requests come, a TTFT has no neighbour that a line could lead to.
+        axes[0].plot(run.course_s, ttft_s, color=colour, marker=".", markersize=4, linestyle="")
         for axis, values in zip(axes, shown, strict=True):
             axis.plot(run.course_s, values, color=colour, label=tier.tier, linewidth=1.2)
             axis.grid(visible=True, which="major", alpha=0.3)
