@@ -281,6 +281,7 @@ class World:
             return
         scheduler = self.nodes[call.node].scheduler
         if scheduler is not None:
+            call.num_preemptions += scheduler.num_preemptions(call.request_id)
             scheduler.abort(call.request_id)
             self._deliver(self.nodes[call.node])
         self.gateway.settle(call, 0, self._now, completed=False)
@@ -293,12 +294,16 @@ class World:
         That is, it goes back to the gateway, in the order of arrival, unless that has happened to
         it too often.
         """
-        self.nodes[index].catch_up()
-        self._deliver(self.nodes[index])
-        self.recorder.keep([self.nodes[index]])
-        self.nodes[index].die()
-        self.gateway.node_down(index, self._now)
+        node = self.nodes[index]
+        node.catch_up()
+        self._deliver(node)
+        self.recorder.keep([node])
         lost = [call for call in self._calls.values() if call.node == index]
+        for call in lost:
+            assert node.scheduler is not None, f"node {index} is down"
+            call.num_preemptions += node.scheduler.num_preemptions(call.request_id)
+        node.die()
+        self.gateway.node_down(index, self._now)
         for call in sorted(lost, key=lambda each: (each.arrival, each.request_id)):
             call.lost_at += (index,)
             if call.num_tokens > 0 or len(call.lost_at) >= MAX_FAILURES:
