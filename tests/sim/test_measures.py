@@ -8,6 +8,7 @@ from headway.sim.call import Call
 from headway.sim.measures import measure
 from headway.sim.node import Running
 from headway.sim.records import Account, Recorder, Second
+from headway.sim.run import simulate
 from headway.sim.scenario import Scenario
 from headway.sim.scheduler import SimStep
 from headway.sim.shares import JAIN_WINDOW_S, WINDOW_S, jain_index, least_share
@@ -128,6 +129,32 @@ def test_fill_lateness_and_error_are_of_the_steps_after_the_warm_up() -> None:
     assert report.prediction_error == pytest.approx((0.005 + 0.015) / 0.06)
     assert report.busy == pytest.approx(0.06 / 9)
     assert report.mean_step_s == pytest.approx(0.03)
+
+
+def test_busy_is_of_the_measured_time_alone() -> None:
+    """Measured are nine seconds; steps that begin or end outside of them are so for a part."""
+    made, recorder = ten_seconds()
+    step = SimStep(StepFeatures(num_tokens=1, num_decodes=1), (1, 0, 0))
+    for begin, end, busy_s in ((0.2, 0.8, 0), (0.9, 1.5, 0.5), (2.0, 3.0, 1), (9.5, 12.0, 0.5)):
+        before_s = recorder.busy_s
+        recorder.step(Running(step, end, end - begin, 1), end)
+        assert recorder.busy_s - before_s == pytest.approx(busy_s)
+    assert measure(recorder, made, "headway", 0, 4).busy == pytest.approx(2 / 9)
+
+
+@pytest.mark.parametrize("drain_s", [0, 60])
+@pytest.mark.parametrize(
+    ("events", "busy"), [([], 1.0), ([{"kind": "node-down", "node": 0, "at_s": 19.5}], 0.75)]
+)
+def test_steps_across_the_bounds_are_busy_for_their_part(
+    drain_s: float, events: list[dict[str, object]], busy: float
+) -> None:
+    """Two seconds are measured; steps take 19 s, and the first ends within them."""
+    nodes = {"cost_model": {"base_s": 19.0}, "noise": 0, "spike_probability": 0}
+    lone = {**CRITICAL, "arrivals": {"kind": "backlog", "count": 1}, "output_tokens": 9}
+    spans = {"duration_s": 20, "warmup_s": 18, "drain_s": drain_s}
+    report = simulate(scenario(lone, nodes=nodes, events=events, **spans), "fcfs")
+    assert report.busy == pytest.approx(busy)
 
 
 def seconds(bulk: list[float], waiting: int = 1) -> list[Second]:

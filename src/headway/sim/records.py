@@ -89,10 +89,10 @@ class Second:
 
 @dataclass(slots=True)
 class StepTotals:
-    """Sums over the steps that ended after the warm-up."""
+    """Sums over the steps that ended in the measured time, after the warm-up."""
 
     num_steps: int = 0
-    busy_s: float = 0.0
+    took_s: float = 0.0
     tokens: int = 0
     token_budget: int = 0
     predicted_s: float = 0.0
@@ -119,6 +119,8 @@ class Recorder:
         self.gaps: list[Counter[int]] = [Counter() for _ in range(self.num_ranks)]
         """By rank: how many gaps of so many `GAP_UNIT_S` there were after the warm-up."""
         self.steps = StepTotals()
+        self.busy_s = 0.0
+        """Of the measured time, over all nodes: spent in steps, whenever those began and ended."""
         self.longest_step_s = 0.0
         self.engines: list[SchedulerStats] = []
         self.accounts: list[Account] = []
@@ -215,6 +217,7 @@ class Recorder:
 
     def step(self, running: Running, now: float) -> None:
         """A step is over."""
+        self._count_busy(running, now)
         second = self._second
         second.num_steps += 1
         step = running.step
@@ -225,7 +228,7 @@ class Recorder:
             return
         totals = self.steps
         totals.num_steps += 1
-        totals.busy_s += running.took_s
+        totals.took_s += running.took_s
         totals.tokens += step.features.num_tokens
         totals.token_budget += step.budget_tokens
         self.longest_step_s = max(self.longest_step_s, running.took_s)
@@ -239,6 +242,11 @@ class Recorder:
                 totals.budgeted_s += step.predicted_s
                 totals.time_budget_s += step.budget_s
                 totals.num_late += running.took_s > step.safety * step.budget_s
+
+    def _count_busy(self, running: Running, until: float) -> None:
+        begin = running.ends_at - running.took_s
+        measured_s = min(until, self.duration_s) - max(begin, self.warmup_s)
+        self.busy_s += max(0.0, measured_s)
 
     def ended(self, call: Call) -> None:
         """A request has its outcome."""
@@ -283,9 +291,16 @@ class Recorder:
         """The second that has begun."""
         return self._second
 
-    def keep(self, nodes: Iterable[SimNode]) -> None:
-        """The run is over for these nodes: keep their engines' counts."""
-        self.engines += [node.scheduler.stats() for node in nodes if node.scheduler is not None]
+    def keep(self, nodes: Iterable[SimNode], now: float) -> None:
+        """The run is over for these nodes: keep their engines' counts, and what their steps took.
+
+        What a step under way computes is lost.
+        """
+        for node in nodes:
+            if node.running is not None:
+                self._count_busy(node.running, now)
+            if node.scheduler is not None:
+                self.engines.append(node.scheduler.stats())
 
     def check_balanced(self) -> None:
         """Raise AssertionError unless each arrival has ended (G9)."""

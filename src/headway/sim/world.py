@@ -158,7 +158,7 @@ class World:
         finally:
             if collecting:
                 gc.enable()
-        self.recorder.keep(self.nodes)
+        self.recorder.keep(self.nodes, self._now)
         self._cut_off()
         self._check_idle()
         steps = sum(node.num_steps for node in self.nodes)
@@ -297,7 +297,7 @@ class World:
         node = self.nodes[index]
         node.catch_up()
         self._deliver(node)
-        self.recorder.keep([node])
+        self.recorder.keep([node], self._now)
         lost = [call for call in self._calls.values() if call.node == index]
         for call in lost:
             assert node.scheduler is not None, f"node {index} is down"
