@@ -91,6 +91,22 @@ def test_gaps_are_over_tokens_and_tpot_over_requests() -> None:
     assert tier.tpot_s.p50 == pytest.approx((0.01 + 0.5) / 2, abs=2e-4)
 
 
+def test_gaps_are_of_requests_that_arrived_in_the_measured_time() -> None:
+    """Nine seconds of ten are measured; a stream counts with all its gaps, or with none."""
+    made, recorder = ten_seconds()
+    early, last = call(1, arrival=0.9), call(2, arrival=9.9)
+    for each, first, gap_s in ((early, 0.95, 0.5), (last, 9.95, 0.1)):
+        recorder.arrived(each)
+        recorder.tokens([each], first)
+        recorder.tokens([each], first + gap_s)
+        recorder.repeated([each], [first + 2 * gap_s, first + 3 * gap_s])
+        ended(recorder, each, Outcome.COMPLETED, first + 3 * gap_s)
+    tier = measure(recorder, made, "headway", 0, 0).tiers[0]
+    assert recorder.gaps[0].total() == 3
+    assert tier.gap_s.p50 == pytest.approx(0.1, abs=2e-4)
+    assert tier.gap_s.p99 == pytest.approx(0.1, abs=2e-4)
+
+
 def test_waits_within_the_prediction_are_counted() -> None:
     made, recorder = ten_seconds()
     for number, wait_s in enumerate((0.1, 0.3, 0.5, 0.9)):

@@ -117,7 +117,8 @@ class Recorder:
         self.rows = Rows()
         self.seconds: list[Second] = []
         self.gaps: list[Counter[int]] = [Counter() for _ in range(self.num_ranks)]
-        """By rank: how many gaps of so many `GAP_UNIT_S` there were after the warm-up."""
+        """By rank: how many gaps of so many `GAP_UNIT_S` there were in the streams of requests that
+        arrived in the measured time."""
         self.steps = StepTotals()
         self.busy_s = 0.0
         """Of the measured time, over all nodes: spent in steps, whenever those began and ended."""
@@ -174,7 +175,7 @@ class Recorder:
 
     def tokens(self, calls: Iterable[Call], now: float) -> None:
         """Each of these clients gets a token."""
-        second, counts = self._second, now >= self.warmup_s
+        second, since, until = self._second, self.warmup_s, self.duration_s
         tokens, served, accounts = second.tokens, second.service, second.accounts
         for call in calls:
             rank, account = call.rank, call.account
@@ -188,7 +189,7 @@ class Recorder:
                 gap_s = now - call.last_at
                 if gap_s > call.max_gap_s:
                     call.max_gap_s = gap_s
-                if counts:
+                if since <= call.arrival < until:
                     self.gaps[rank][int(gap_s / GAP_UNIT_S)] += 1
                 service = 1.0 + DECODE_EXTRA
                 served[call.rank_at_node] += DECODE_EXTRA
@@ -206,7 +207,7 @@ class Recorder:
         for call in calls:
             own_s = (ends[0] - call.last_at, *gaps_s)
             call.max_gap_s = max(call.max_gap_s, *own_s)
-            if ends[0] >= self.warmup_s:
+            if self.warmup_s <= call.arrival < self.duration_s:
                 self.gaps[call.rank].update([int(gap_s / GAP_UNIT_S) for gap_s in own_s])
             call.num_tokens += count
             call.last_at = ends[-1]
