@@ -32,6 +32,17 @@ def test_a_drained_run_completes_all_and_gives_each_all_its_tokens() -> None:
     ) + sum(world.recorder.rest.tokens)
 
 
+@pytest.mark.parametrize("drain_s", [0, 20])
+@pytest.mark.parametrize("duration_s", [10, 11])
+def test_all_seconds_of_arrivals_are_reported(duration_s: int, drain_s: int) -> None:
+    """Five steps of two seconds: the last call ends as the last second does, or before it."""
+    nodes = {"cost_model": {"base_s": 2.0}, "noise": 0, "spike_probability": 0}
+    lone = {**CRITICAL, "arrivals": {"kind": "backlog", "count": 1}, "output_tokens": 5}
+    report = simulate(scenario(lone, duration_s=duration_s, drain_s=drain_s, nodes=nodes), "fcfs")
+    assert report.course_s == [float(second) for second in range(1, duration_s + 1)]
+    assert report.tokens_per_s == 5 / duration_s
+
+
 def test_requests_cut_off_by_the_horizon_have_their_outcome_too() -> None:
     world = World(scenario(drain_s=0), "headway")
     rows = world.run().recorder.rows

@@ -168,10 +168,11 @@ class World:
         heap = self._heap
         horizon = self.scenario.duration_s + self.scenario.drain_s
         while heap and heap[0][0] <= horizon:
+            # The tick at the end of arrivals is the last that a report needs.
+            if not self._calls and heap[0][0] > self.scenario.duration_s:
+                break
             self._now, _, act, argument = heappop(heap)
             act(argument)
-            if not self._calls and self._now >= self.scenario.duration_s:
-                break
 
     def _next_arrival(self, calls: Iterator[Call]) -> None:
         call = next(calls, None)
