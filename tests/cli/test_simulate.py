@@ -173,7 +173,19 @@ def test_rows_of_a_trace_that_were_left_out_are_told(
     told = "mine, stream s: 2 of the trace's 4 rows were left out, 0 before from_s and 2 after"
     assert capsys.readouterr().out.count(told) == 1
     for report in msgspec.json.decode((folder / "a").read_bytes()):
-        assert report["trace_rows"] == {"s": {"num_rows": 4, "num_before": 0, "num_after": 2}}
+        left_out = {"num_rows": 4, "num_before": 0, "num_after": 2, "num_cut": 0}
+        assert report["trace_rows"] == {"s": left_out}
+
+
+def test_answers_of_a_trace_that_were_cut_are_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = ("--trace=trace.csv", "--set=streams.s.max_tokens=1", "--set=duration_s=8")
+    assert run(["simulate", "mine.toml", *cut]) == 0
+    out = capsys.readouterr().out
+    assert "mine, stream s: 3 of the trace's answers were cut to max_tokens" in out
+    assert run(["simulate", "mine.toml", *cut[::2]]) == 0
+    assert "cut" not in capsys.readouterr().out
 
 
 def test_what_has_run_is_kept_when_a_later_run_is_interrupted(folder: Path) -> None:
