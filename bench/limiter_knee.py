@@ -21,6 +21,10 @@ from headway.sim.measures import RunReport
 from headway.sim.run import simulate
 from headway.sim.scenario_file import find_scenario, load_scenario
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.seeds_option import add_seeds
+
 SCENARIO, POLICY = "bulk-flood", "gateway+vllm-priority"
 LIMITS = (16, 32, 64, 96, 128, 160, 176, 192, 208, 256)
 TARGET_S = 0.05
@@ -106,7 +110,7 @@ def main() -> int:
     """Print the table; 1 when a learnt limit is more than 10 % from the best fixed one, or swings
     by more."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3)
+    add_seeds(parser)
     parser.add_argument("--plot", type=Path, help="draw the first seed's runs to this PNG")
     options = parser.parse_args()
     worst = 0.0

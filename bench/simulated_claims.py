@@ -19,37 +19,24 @@ from typing import Any
 import msgspec
 
 from headway.core.tier_books import FLOOR_QUANTUM
-from headway.sim.measures import RunReport, TierReport
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.claim_figures import (
+    attained,
+    largest_ttft_p99_s,
+    load_over,
+    service_per_s,
+    tier,
+    ttft_p99_s,
+)
 from bench.claim_table import NO_SETTINGS, Bench, Bound, Claim, Figures, Row, line_of, rows_of
+from bench.seeds_option import add_seeds
 
 from bench import limiter_knee, wait_calibration
 
 SERVICE_OF_A_STEP = 2048
 """Tokens of a full step in the scenarios."""
-
-
-def tier(run: RunReport, name: str) -> TierReport:
-    """Return the figures of a tier."""
-    return next(each for each in run.tiers if each.tier == name)
-
-
-def ttft_p99_s(run: RunReport, name: str = "critical") -> float:
-    """Return it; infinite when nobody of the tier got a token."""
-    p99 = tier(run, name).ttft_s.p99
-    return inf if p99 is None else p99
-
-
-def service_per_s(run: RunReport, name: str) -> float:
-    """Return the cost of what was computed for a tier, per second."""
-    return tier(run, name).service_share * run.service_per_s
-
-
-def attained(run: RunReport, name: str) -> float:
-    """Return the share of the tier's requests that ended within all targets."""
-    return tier(run, name).attainment or 0.0
 
 
 # -- 1 ------------------------------------------------------------------------------------------
@@ -63,7 +50,8 @@ def bulk_flood(bench: Bench) -> Figures:
     priority = bench.run("bulk-flood", "vllm-priority")
     fcfs = bench.run("bulk-flood", "fcfs")
     left_over = bulk.service_per_s - service_per_s(flood, "critical")
-    iteration_s = flood.busy * 300 / flood.num_steps
+    iteration_s = flood.mean_step_s
+    assert iteration_s is not None, "a flood without a step"
     return {
         "critical TTFT p50 without bulk, s": tier(alone, "critical").ttft_s.p50 or inf,
         "critical TTFT p50, s": tier(flood, "critical").ttft_s.p50 or inf,
@@ -185,7 +173,7 @@ def goodput_of(bench: Bench, scenario: str, loads: tuple[float, float]) -> Figur
         at_highest = bench.run(scenario, "headway", {"load": load})
         figures["headway: bulk attained at its highest load"] = attained(at_highest, "bulk")
     for policy, name in (("sarathi", "first come"), ("sarathi-edf", "earliest deadline")):
-        figures[f"over Sarathi, {name}"] = load / highest[policy] if highest[policy] else inf
+        figures[f"over Sarathi, {name}"] = load_over(load, highest[policy])
     return figures
 
 
@@ -236,9 +224,8 @@ def burst(bench: Bench) -> Figures:
         figures[f"{policy}: critical TTFT p99, s"] = ttft_p99_s(run)
         figures[f"{policy}: normal attained"] = attained(run, "normal")
         figures[f"{policy}: bulk output tok/s"] = tier(run, "bulk").tokens_per_s
-        course = zip(run.course_s, run.course[0].ttft_p99_s, strict=True)
-        after = [p99 or 0.0 for end, p99 in course if end >= BURST_ENDS_S + 3]
-        figures[f"{policy}: largest TTFT p99 of a second, from 2 s after it"] = max(after)
+        largest_s = largest_ttft_p99_s(run, BURST_ENDS_S + 2)
+        figures[f"{policy}: largest TTFT p99 of a second, from 2 s after it"] = largest_s
     return figures
 
 
@@ -393,7 +380,7 @@ def main() -> int:
 def _options() -> Any:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traces", type=Path, default=Path("../shared/traces"))
-    parser.add_argument("--seeds", type=int, default=3)
+    add_seeds(parser)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", action="append", choices=[each.name for each in CLAIMS])
     parser.add_argument("--output", type=Path)

@@ -10,10 +10,15 @@ import argparse
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headway.sim.measures import RunReport
 from headway.sim.run import simulate
 from headway.sim.scenario_file import find_scenario, load_scenario
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.seeds_option import add_seeds
 
 LEAST, MOST = 0.85, 0.95
 
@@ -53,7 +58,7 @@ LOADS = (
 def main() -> int:
     """Print the shares; 1 when one is outside 85 to 95 %."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3)
+    add_seeds(parser)
     seeds = parser.parse_args().seeds
     all_held = True
     for load in LOADS:

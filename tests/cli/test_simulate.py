@@ -92,6 +92,26 @@ def test_what_cannot_be_is_said_before_anything_runs(
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+@pytest.mark.parametrize("option", ["--output", "--plan-log"])
+@pytest.mark.parametrize(
+    ("file", "setting"),
+    [
+        ("trace.csv", 'streams.s.arrivals={ kind = "trace", file = "trace.csv" }'),
+        ("trace.csv", 'streams.s.prompt_tokens={ kind = "empirical", trace = "trace.csv" }'),
+        ("trace.csv", 'streams.s.output_tokens={ kind = "empirical", trace = "trace.csv" }'),
+        ("fit.toml", "nodes.cost_model=fit.toml"),
+    ],
+)
+def test_a_file_that_the_scenario_names_is_not_written_over(
+    file: str, setting: str, option: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "fit.toml").write_text("base_s = 0.01")
+    before = (folder / file).read_bytes()
+    assert run(["simulate", "mine.toml", "--set", setting, option, file]) == 2
+    assert f"{option}: {file} is an input, too" in capsys.readouterr().err
+    assert (folder / file).read_bytes() == before
+
+
 def test_options_without_a_scenario_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "--policy", "fcfs"]) == 2
     assert "scenario: none is named" in capsys.readouterr().err
@@ -153,7 +173,19 @@ def test_rows_of_a_trace_that_were_left_out_are_told(
     told = "mine, stream s: 2 of the trace's 4 rows were left out, 0 before from_s and 2 after"
     assert capsys.readouterr().out.count(told) == 1
     for report in msgspec.json.decode((folder / "a").read_bytes()):
-        assert report["trace_rows"] == {"s": {"num_rows": 4, "num_before": 0, "num_after": 2}}
+        left_out = {"num_rows": 4, "num_before": 0, "num_after": 2, "num_cut": 0}
+        assert report["trace_rows"] == {"s": left_out}
+
+
+def test_answers_of_a_trace_that_were_cut_are_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = ("--trace=trace.csv", "--set=streams.s.max_tokens=1", "--set=duration_s=8")
+    assert run(["simulate", "mine.toml", *cut]) == 0
+    out = capsys.readouterr().out
+    assert "mine, stream s: 3 of the trace's answers were cut to max_tokens" in out
+    assert run(["simulate", "mine.toml", *cut[::2]]) == 0
+    assert "cut" not in capsys.readouterr().out
 
 
 def test_what_has_run_is_kept_when_a_later_run_is_interrupted(folder: Path) -> None:
@@ -179,6 +211,16 @@ def test_what_has_run_is_kept_when_a_later_run_fails(
     assert "a request of 3064 tokens never fits" in shown.err
     assert "fcfs" in shown.out
     assert len(msgspec.json.decode((folder / "a.json").read_bytes())) == 1
+
+
+@pytest.mark.parametrize("shows", ["a[/b]c", "[red]a[/red] :smile: [1]"])
+def test_what_a_scenario_says_of_itself_is_no_markup(
+    shows: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["simulate", "mine.toml", f"--set=shows='{shows}'"]) == 0
+    out = capsys.readouterr().out
+    assert f"mine: {shows}\n" in out
+    assert "headway" in out
 
 
 def test_figures_are_shown_when_they_cannot_be_written(

@@ -8,6 +8,7 @@ from headway.sim.call import Call
 from headway.sim.measures import measure
 from headway.sim.node import Running
 from headway.sim.records import Account, Recorder, Second
+from headway.sim.run import simulate
 from headway.sim.scenario import Scenario
 from headway.sim.scheduler import SimStep
 from headway.sim.shares import JAIN_WINDOW_S, WINDOW_S, jain_index, least_share
@@ -90,6 +91,22 @@ def test_gaps_are_over_tokens_and_tpot_over_requests() -> None:
     assert tier.tpot_s.p50 == pytest.approx((0.01 + 0.5) / 2, abs=2e-4)
 
 
+def test_gaps_are_of_requests_that_arrived_in_the_measured_time() -> None:
+    """Nine seconds of ten are measured; a stream counts with all its gaps, or with none."""
+    made, recorder = ten_seconds()
+    early, last = call(1, arrival=0.9), call(2, arrival=9.9)
+    for each, first, gap_s in ((early, 0.95, 0.5), (last, 9.95, 0.1)):
+        recorder.arrived(each)
+        recorder.tokens([each], first)
+        recorder.tokens([each], first + gap_s)
+        recorder.repeated([each], [first + 2 * gap_s, first + 3 * gap_s])
+        ended(recorder, each, Outcome.COMPLETED, first + 3 * gap_s)
+    tier = measure(recorder, made, "headway", 0, 0).tiers[0]
+    assert recorder.gaps[0].total() == 3
+    assert tier.gap_s.p50 == pytest.approx(0.1, abs=2e-4)
+    assert tier.gap_s.p99 == pytest.approx(0.1, abs=2e-4)
+
+
 def test_waits_within_the_prediction_are_counted() -> None:
     made, recorder = ten_seconds()
     for number, wait_s in enumerate((0.1, 0.3, 0.5, 0.9)):
@@ -127,6 +144,33 @@ def test_fill_lateness_and_error_are_of_the_steps_after_the_warm_up() -> None:
     assert report.late_share == pytest.approx(0.5)
     assert report.prediction_error == pytest.approx((0.005 + 0.015) / 0.06)
     assert report.busy == pytest.approx(0.06 / 9)
+    assert report.mean_step_s == pytest.approx(0.03)
+
+
+def test_busy_is_of_the_measured_time_alone() -> None:
+    """Measured are nine seconds; steps that begin or end outside of them are so for a part."""
+    made, recorder = ten_seconds()
+    step = SimStep(StepFeatures(num_tokens=1, num_decodes=1), (1, 0, 0))
+    for begin, end, busy_s in ((0.2, 0.8, 0), (0.9, 1.5, 0.5), (2.0, 3.0, 1), (9.5, 12.0, 0.5)):
+        before_s = recorder.busy_s
+        recorder.step(Running(step, end, end - begin, 1), end)
+        assert recorder.busy_s - before_s == pytest.approx(busy_s)
+    assert measure(recorder, made, "headway", 0, 4).busy == pytest.approx(2 / 9)
+
+
+@pytest.mark.parametrize("drain_s", [0, 60])
+@pytest.mark.parametrize(
+    ("events", "busy"), [([], 1.0), ([{"kind": "node-down", "node": 0, "at_s": 19.5}], 0.75)]
+)
+def test_steps_across_the_bounds_are_busy_for_their_part(
+    drain_s: float, events: list[dict[str, object]], busy: float
+) -> None:
+    """Two seconds are measured; steps take 19 s, and the first ends within them."""
+    nodes = {"cost_model": {"base_s": 19.0}, "noise": 0, "spike_probability": 0}
+    lone = {**CRITICAL, "arrivals": {"kind": "backlog", "count": 1}, "output_tokens": 9}
+    spans = {"duration_s": 20, "warmup_s": 18, "drain_s": drain_s}
+    report = simulate(scenario(lone, nodes=nodes, events=events, **spans), "fcfs")
+    assert report.busy == pytest.approx(busy)
 
 
 def seconds(bulk: list[float], waiting: int = 1) -> list[Second]:

@@ -207,3 +207,15 @@ def test_rows_that_are_not_replayed_are_counted(
     assert rows.num_rows == 3
     assert (rows.num_before, rows.num_after) == left_out
     assert len(list(Source(found, 0, 0).calls())) == 3 - sum(left_out)
+
+
+@pytest.mark.parametrize(("end_s", "num_cut"), [(1.5, 1), (3.0, 2)])
+def test_answers_that_are_cut_are_counted(tmp_path: Path, end_s: float, num_cut: int) -> None:
+    """Of the rows that are replayed: answers have 5, 1 and 7 tokens, the last comes after 2 s."""
+    made = replay(tmp_path)
+    (stream,) = made.streams
+    found = replace(made, streams=(replace(stream, end_s=end_s, max_tokens=4),))
+    assert trace_rows(found)["critical"].num_cut == num_cut
+    cut = [call.num_output_tokens for call in Source(found, 0, 0).calls()]
+    assert cut == [4, 1, 4][: 1 + num_cut]
+    assert trace_rows(made)["critical"].num_cut == 0

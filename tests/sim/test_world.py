@@ -8,6 +8,7 @@ import pytest
 
 from headway.core.outcome import Outcome
 from headway.errors import ConfigError
+from headway.sim.call import Call
 from headway.sim.measures import RunReport
 from headway.sim.records import OUTCOMES, Rows
 from headway.sim.run import simulate
@@ -31,13 +32,39 @@ def test_a_drained_run_completes_all_and_gives_each_all_its_tokens() -> None:
     ) + sum(world.recorder.rest.tokens)
 
 
+@pytest.mark.parametrize("drain_s", [0, 20])
+@pytest.mark.parametrize("duration_s", [10, 11])
+def test_all_seconds_of_arrivals_are_reported(duration_s: int, drain_s: int) -> None:
+    """Five steps of two seconds: the last call ends as the last second does, or before it."""
+    nodes = {"cost_model": {"base_s": 2.0}, "noise": 0, "spike_probability": 0}
+    lone = {**CRITICAL, "arrivals": {"kind": "backlog", "count": 1}, "output_tokens": 5}
+    report = simulate(scenario(lone, duration_s=duration_s, drain_s=drain_s, nodes=nodes), "fcfs")
+    assert report.course_s == [float(second) for second in range(1, duration_s + 1)]
+    assert report.tokens_per_s == 5 / duration_s
+
+
 def test_requests_cut_off_by_the_horizon_have_their_outcome_too() -> None:
     world = World(scenario(drain_s=0), "headway")
     rows = world.run().recorder.rows
     assert len(set(rows.outcome)) == 2
 
 
-def test_what_a_dying_node_had_not_begun_to_answer_is_served_elsewhere() -> None:
+def sent_again(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """Return the list of the calls that lost their node and wait again, each time that they do."""
+    calls: list[Call] = []
+    submit_again = world.gateway.submit_again
+
+    def noting(call: Call, now: float) -> None:
+        calls.append(call)
+        submit_again(call, now)
+
+    monkeypatch.setattr(world.gateway, "submit_again", noting)
+    return calls
+
+
+def test_what_a_dying_node_had_not_begun_to_answer_is_served_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Streams fail that have begun, as at the gateway; of the others each token comes once."""
     events = [
         {"kind": "node-down", "node": 0, "at_s": 2.0, "until_s": 3.5},
@@ -47,6 +74,7 @@ def test_what_a_dying_node_had_not_begun_to_answer_is_served_elsewhere() -> None
     many = {**CRITICAL, "arrivals": {"kind": "poisson", "rate": 10}}
     nodes = {"count": 2, "max_num_seqs": 16, "num_blocks": 512, "max_num_batched_tokens": 512}
     world = World(scenario(many, BULK, events=events, nodes=nodes), "headway")
+    moved = sent_again(world, monkeypatch)
     rows = world.run().recorder.rows
     again = World(scenario(many, BULK, nodes=nodes), "headway").run().recorder.rows
     whole = dict(zip(again.arrival, again.output_tokens, strict=True))
@@ -56,11 +84,8 @@ def test_what_a_dying_node_had_not_begun_to_answer_is_served_elsewhere() -> None
         if rows.rank[row] == 0:
             is_whole = rows.output_tokens[row] == whole[rows.arrival[row]]
             assert is_whole == (outcome is Outcome.COMPLETED)
-    moved = [
-        outcome for times, outcome in zip(rows.num_preemptions, outcomes, strict=True) if times
-    ]
     assert moved
-    assert set(moved) == {Outcome.COMPLETED}
+    assert {call.outcome for call in moved} == {Outcome.COMPLETED}
 
 
 def test_what_a_dying_node_counted_is_in_the_report() -> None:
@@ -73,6 +98,31 @@ def test_what_a_dying_node_counted_is_in_the_report() -> None:
     )
     assert whole.num_preemptions > 4
     assert without.num_preemptions > 0.7 * whole.num_preemptions
+
+
+@pytest.mark.parametrize(
+    "policy", ["headway", "fcfs", "vllm-priority", "sarathi", "static-partition", "vtc"]
+)
+def test_each_preemption_is_one_of_a_request_however_it_ends(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some clients leave, some requests are lost with their node, some are cut off at the end.
+
+    One that is sent again has lost its blocks once more.
+    """
+    small = {**BASE["nodes"], "count": 2, "num_blocks": 60, "max_num_batched_tokens": 512}
+    bulk = {**BULK, "cancel_share": 0.3, "cancel_after_s": 20.0, "output_tokens": 100}
+    bulk["prompt_tokens"] = 100
+    lost = [{"kind": "node-down", "node": 0, "at_s": 4.0}]
+    world = World(scenario(bulk, nodes=small, events=lost, drain_s=0), policy)
+    moved = sent_again(world, monkeypatch)
+    recorder = world.run().recorder
+    rows = recorder.rows
+    outcomes = {OUTCOMES[number] for number in rows.outcome}
+    assert {Outcome.CANCELLED, Outcome.FAILED_NODE, Outcome.EVICTED_SHUTTING_DOWN} <= outcomes
+    total = sum(engine.num_preemptions for engine in recorder.engines)
+    assert total > 0
+    assert sum(rows.num_preemptions) == total + len(moved)
 
 
 def test_only_time_in_the_queue_counts_when_a_node_is_lost() -> None:
@@ -111,6 +161,22 @@ def test_who_loses_two_nodes_fails_as_at_the_gateway(policy: str) -> None:
     assert twice
     assert {rows.output_tokens[row] for row in twice} == {0}
     assert not any(lost(rows, row) for row, arrival in enumerate(rows.arrival) if arrival > 3)
+
+
+@pytest.mark.parametrize("policy", ["headway", "fcfs"])
+@pytest.mark.parametrize(
+    "change", [{"kind": "node-down"}, {"kind": "node-slow", "factor": 5.0}], ids=["down", "slow"]
+)
+def test_what_happens_right_after_the_same_may_be_listed_before_it(
+    change: dict[str, object], policy: str
+) -> None:
+    events = [{**change, "node": 0, "at_s": at_s, "until_s": at_s + 2} for at_s in (2.0, 4.0)]
+    forwards, backwards, only_first = (
+        World(scenario(CRITICAL, events=listed), policy).run().recorder.rows
+        for listed in (events, events[::-1], events[:1])
+    )
+    assert vars(backwards) == vars(forwards)
+    assert vars(only_first) != vars(forwards)
 
 
 @pytest.mark.parametrize("policy", ["headway", "gateway+fcfs"])

@@ -23,7 +23,7 @@ from headway.sim.report import notes, tables, to_json
 from headway.sim.run import check_run
 from headway.sim.run import simulate as run_one
 from headway.sim.scenario import MOST_SEED, Scenario
-from headway.sim.scenario_file import find_scenario, load_scenario, shipped_names
+from headway.sim.scenario_file import find_scenario, further_files, load_scenario, shipped_names
 from headway.sim.world import Watch
 
 _WIDTH_OF_FILES = 180
@@ -87,7 +87,7 @@ def simulate(
     if plot is not None:
         check_plot(plot, len(plans))
     outputs = {"--output": output, "--plot": plot, "--plan-log": plan_log}
-    check_outputs(outputs, files if trace is None else [*files, trace])
+    check_outputs(outputs, [*files, *(file for each in loaded for file in further_files(each))])
     runs: list[RunReport] = []
     try:
         for plan in plans:
@@ -156,7 +156,9 @@ def _write_plot(runs: Sequence[RunReport], plot: Path) -> None:
 
 
 def _print(loaded: Sequence[Scenario], runs: Sequence[RunReport]) -> None:
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES)
+    width = None if sys.stdout.isatty() else _WIDTH_OF_FILES
+    # What a scenario says of itself is text, whatever brackets and colons are in it.
+    console = Console(width=width, markup=False, emoji=False, highlight=False)
     for scenario in loaded:
         own = [run for run in runs if run.scenario == scenario.name]
         if not own:
@@ -171,7 +173,7 @@ def _print(loaded: Sequence[Scenario], runs: Sequence[RunReport]) -> None:
 @contextmanager
 def _bar(scenario: Scenario, policy: str, seed: int) -> Iterator[Watch]:
     """Show how far a run has come, on a terminal's stderr."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     ends = TextColumn(
         "{task.completed:.0f} of {task.total:.0f} virtual s, {task.fields[ended]} ended"
     )

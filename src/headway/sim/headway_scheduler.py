@@ -143,6 +143,10 @@ class HeadwayScheduler:
             del self._live[request_id]
             self._scheduler.abort(request_id)
 
+    def num_preemptions(self, request_id: str) -> int:
+        """See `StepScheduler`."""
+        return self._live[request_id].sequence.preemptions
+
     def plan(self, now: float) -> SimStep | None:
         """See `StepScheduler`."""
         repeated = self._repeat(now) if self._may_repeat else None

@@ -97,6 +97,8 @@ class RunReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Share of the steps that took longer than they were planned for."""
     prediction_error: float | None
     """Sum of the predictions' absolute errors over the time of the steps."""
+    mean_step_s: float | None
+    """Mean time of the steps that ended in the measured time."""
     longest_step_s: float
     num_preemptions: int
     recomputed_share: float
@@ -193,11 +195,12 @@ def measure(
         service_per_s=float(service.sum()) / span_s,
         jain=jain.mean,
         jain_least=jain.least,
-        busy=totals.busy_s / (span_s * max(1, scenario.nodes.count)),
+        busy=recorder.busy_s / (span_s * max(1, scenario.nodes.count)),
         token_fill=_ratio(totals.tokens, totals.token_budget),
         time_fill=_ratio(totals.budgeted_s, totals.time_budget_s),
         late_share=_ratio(totals.num_late, totals.num_budgeted),
         prediction_error=_ratio(totals.error_s, totals.actual_of_predicted_s),
+        mean_step_s=_ratio(totals.took_s, totals.num_steps),
         longest_step_s=recorder.longest_step_s,
         num_preemptions=sum(each.num_preemptions for each in engines),
         recomputed_share=sum(each.num_recomputed_tokens for each in engines) / max(1, computed),

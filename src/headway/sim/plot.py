@@ -39,8 +39,7 @@ def write_plot(runs: Sequence[RunReport], path: Path) -> None:
     if path.suffix == ".png":
         path.write_bytes(draw_png(runs))
         return
-    names = ", ".join(dict.fromkeys(run.scenario for run in runs))
-    image = b64encode(draw_png(runs)).decode()
+    names = ", ".join(_by_scenario(runs))
     page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>headway: {escape(names)}</title>
 <style>
@@ -48,13 +47,28 @@ body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 90re
 img {{ max-width: 100% }} table {{ border-collapse: collapse; margin-bottom: 2rem }}
 th, td {{ border-bottom: 1px solid #ddd; padding: .3rem .6rem; text-align: right }}
 </style></head><body>
-<h1>{escape(names)}</h1>
-<img alt="Tokens per second and requests waiting over time" src="data:image/png;base64,{image}">
-{_table(COLUMNS, rows(runs))}
-{_table(RUN_COLUMNS, run_rows(runs))}
-{"".join(f"<p>{escape(note)}</p>" for note in notes(runs))}</body></html>
+{"".join(_section(name, own) for name, own in _by_scenario(runs).items())}</body></html>
 """
     path.write_text(page, encoding="utf-8")
+
+
+def _by_scenario(runs: Sequence[RunReport]) -> dict[str, list[RunReport]]:
+    """Return the runs of each scenario, by its name; figures are compared within one."""
+    found: dict[str, list[RunReport]] = {}
+    for run in runs:
+        found.setdefault(run.scenario, []).append(run)
+    return found
+
+
+def _section(name: str, runs: Sequence[RunReport]) -> str:
+    image = b64encode(draw_png(runs)).decode()
+    course = f"{escape(name)}: TTFT, tokens per second and requests waiting over time"
+    return f"""<h1>{escape(name)}</h1>
+<img alt="{course}" src="data:image/png;base64,{image}">
+{_table(COLUMNS, rows(runs))}
+{_table(RUN_COLUMNS, run_rows(runs))}
+{"".join(f"<p>{escape(note)}</p>" for note in notes(runs))}
+"""
 
 
 def draw_png(runs: Sequence[RunReport]) -> bytes:
@@ -89,6 +103,8 @@ def _draw_run(run: RunReport, axes: "Sequence[Axes]") -> None:
         colour = _COLOURS[rank % len(_COLOURS)]
         ttft_s = [nan if value is None else value for value in course.ttft_p99_s]
         shown: tuple[Sequence[float], ...] = (ttft_s, course.tokens_per_s, course.waiting)
+        # Where few requests come, a TTFT has no neighbour that a line could lead to.
+        axes[0].plot(run.course_s, ttft_s, color=colour, marker=".", markersize=4, linestyle="")
         for axis, values in zip(axes, shown, strict=True):
             axis.plot(run.course_s, values, color=colour, label=tier.tier, linewidth=1.2)
             axis.grid(visible=True, which="major", alpha=0.3)

@@ -89,10 +89,10 @@ class Second:
 
 @dataclass(slots=True)
 class StepTotals:
-    """Sums over the steps that ended after the warm-up."""
+    """Sums over the steps that ended in the measured time, after the warm-up."""
 
     num_steps: int = 0
-    busy_s: float = 0.0
+    took_s: float = 0.0
     tokens: int = 0
     token_budget: int = 0
     predicted_s: float = 0.0
@@ -117,8 +117,11 @@ class Recorder:
         self.rows = Rows()
         self.seconds: list[Second] = []
         self.gaps: list[Counter[int]] = [Counter() for _ in range(self.num_ranks)]
-        """By rank: how many gaps of so many `GAP_UNIT_S` there were after the warm-up."""
+        """By rank: how many gaps of so many `GAP_UNIT_S` there were in the streams of requests that
+        arrived in the measured time."""
         self.steps = StepTotals()
+        self.busy_s = 0.0
+        """Of the measured time, over all nodes: spent in steps, whenever those began and ended."""
         self.longest_step_s = 0.0
         self.engines: list[SchedulerStats] = []
         self.accounts: list[Account] = []
@@ -172,7 +175,7 @@ class Recorder:
 
     def tokens(self, calls: Iterable[Call], now: float) -> None:
         """Each of these clients gets a token."""
-        second, counts = self._second, now >= self.warmup_s
+        second, since, until = self._second, self.warmup_s, self.duration_s
         tokens, served, accounts = second.tokens, second.service, second.accounts
         for call in calls:
             rank, account = call.rank, call.account
@@ -186,7 +189,7 @@ class Recorder:
                 gap_s = now - call.last_at
                 if gap_s > call.max_gap_s:
                     call.max_gap_s = gap_s
-                if counts:
+                if since <= call.arrival < until:
                     self.gaps[rank][int(gap_s / GAP_UNIT_S)] += 1
                 service = 1.0 + DECODE_EXTRA
                 served[call.rank_at_node] += DECODE_EXTRA
@@ -204,7 +207,7 @@ class Recorder:
         for call in calls:
             own_s = (ends[0] - call.last_at, *gaps_s)
             call.max_gap_s = max(call.max_gap_s, *own_s)
-            if ends[0] >= self.warmup_s:
+            if self.warmup_s <= call.arrival < self.duration_s:
                 self.gaps[call.rank].update([int(gap_s / GAP_UNIT_S) for gap_s in own_s])
             call.num_tokens += count
             call.last_at = ends[-1]
@@ -215,6 +218,7 @@ class Recorder:
 
     def step(self, running: Running, now: float) -> None:
         """A step is over."""
+        self._count_busy(running, now)
         second = self._second
         second.num_steps += 1
         step = running.step
@@ -225,7 +229,7 @@ class Recorder:
             return
         totals = self.steps
         totals.num_steps += 1
-        totals.busy_s += running.took_s
+        totals.took_s += running.took_s
         totals.tokens += step.features.num_tokens
         totals.token_budget += step.budget_tokens
         self.longest_step_s = max(self.longest_step_s, running.took_s)
@@ -239,6 +243,11 @@ class Recorder:
                 totals.budgeted_s += step.predicted_s
                 totals.time_budget_s += step.budget_s
                 totals.num_late += running.took_s > step.safety * step.budget_s
+
+    def _count_busy(self, running: Running, until: float) -> None:
+        begin = running.ends_at - running.took_s
+        measured_s = min(until, self.duration_s) - max(begin, self.warmup_s)
+        self.busy_s += max(0.0, measured_s)
 
     def ended(self, call: Call) -> None:
         """A request has its outcome."""
@@ -283,9 +292,16 @@ class Recorder:
         """The second that has begun."""
         return self._second
 
-    def keep(self, nodes: Iterable[SimNode]) -> None:
-        """The run is over for these nodes: keep their engines' counts."""
-        self.engines += [node.scheduler.stats() for node in nodes if node.scheduler is not None]
+    def keep(self, nodes: Iterable[SimNode], now: float) -> None:
+        """The run is over for these nodes: keep their engines' counts, and what their steps took.
+
+        What a step under way computes is lost.
+        """
+        for node in nodes:
+            if node.running is not None:
+                self._count_busy(node.running, now)
+            if node.scheduler is not None:
+                self.engines.append(node.scheduler.stats())
 
     def check_balanced(self) -> None:
         """Raise AssertionError unless each arrival has ended (G9)."""

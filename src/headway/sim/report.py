@@ -1,6 +1,6 @@
 """How do the figures of simulated runs read, on a terminal and for a program?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from rich.box import SIMPLE_HEAD
@@ -65,22 +65,26 @@ def tables(runs: Sequence[RunReport]) -> list[Table]:
 
 
 def notes(runs: Sequence[RunReport]) -> list[str]:
-    """Return a sentence, once, for each trace of which rows were left out."""
+    """Return a sentence, once, for each trace of which rows were left out or answers cut."""
     return list(
         dict.fromkeys(
-            _left_out(f"{run.scenario}, stream {name}", rows)
+            note
             for run in runs
             for name, rows in run.trace_rows.items()
-            if rows.num_before + rows.num_after > 0
+            for note in _notes_of(f"{run.scenario}, stream {name}", rows)
         )
     )
 
 
-def _left_out(where: str, rows: TraceRows) -> str:
-    return (
-        f"{where}: {rows.num_before + rows.num_after} of the trace's {rows.num_rows} rows were "
-        f"left out, {rows.num_before} before from_s and {rows.num_after} after the stream's end"
-    )
+def _notes_of(where: str, rows: TraceRows) -> Iterator[str]:
+    num_left_out = rows.num_before + rows.num_after
+    if num_left_out > 0:
+        yield (
+            f"{where}: {num_left_out} of the trace's {rows.num_rows} rows were left out, "
+            f"{rows.num_before} before from_s and {rows.num_after} after the stream's end"
+        )
+    if rows.num_cut > 0:
+        yield f"{where}: {rows.num_cut} of the trace's answers were cut to max_tokens"
 
 
 def to_json(runs: Sequence[RunReport]) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec.structs import replace
 
@@ -124,6 +124,19 @@ def parse_scenario(raw: Mapping[str, Any], folder: Path) -> Scenario:
     return scenario
 
 
+def further_files(scenario: Scenario) -> list[Path]:
+    """Return the files that the scenario reads beside its own: traces and a cost model."""
+    names = []
+    for stream in scenario.streams:
+        if isinstance(stream.arrivals, TraceArrivals):
+            names.append(stream.arrivals.file)
+        lengths = (stream.prompt_tokens, stream.output_tokens)
+        names += [each.trace for each in lengths if isinstance(each, EmpiricalLength)]
+    if _is_file(scenario.nodes.cost_model):
+        names.append(scenario.nodes.cost_model)
+    return [Path(name) for name in names]
+
+
 def _replay(raw: dict[str, Any], trace: Path) -> None:
     streams = raw.get("streams")
     if not isinstance(streams, list) or not streams or not isinstance(streams[0], dict):
@@ -178,9 +191,12 @@ def _one_of(value: object, schemas: Mapping[str, type[Section]], at: str) -> Any
 def _nodes(value: object, folder: Path) -> NodesConfig:
     nodes = decode(value, NodesConfig, "nodes")
     model = nodes.cost_model
-    if isinstance(model, str) and model.endswith((".json", ".toml")):
-        return replace(nodes, cost_model=str(folder / model))
-    return nodes
+    return replace(nodes, cost_model=str(folder / model)) if _is_file(model) else nodes
+
+
+def _is_file(cost_model: object) -> TypeGuard[str]:
+    """Whether a cost model is given as the name of a file."""
+    return isinstance(cost_model, str) and cost_model.endswith((".json", ".toml"))
 
 
 def _policy(value: object) -> dict[str, float]:

@@ -102,6 +102,9 @@ class StepScheduler(Protocol):
     def abort(self, request_id: str) -> None:
         """Forget a request and let go of all it holds. An unknown id means nothing."""
 
+    def num_preemptions(self, request_id: str) -> int:
+        """Return how often a request that is here has lost its blocks."""
+
     def plan(self, now: float) -> SimStep | None:
         """Return the next step, begun at once; None: there is nothing to do."""
 

@@ -50,6 +50,8 @@ class TraceRows(Struct, frozen=True, kw_only=True):
     """Left out, for they are before `from_s`."""
     num_after: int
     """Left out, for the stream has ended by then."""
+    num_cut: int
+    """Replayed with an answer cut to the stream's `max_tokens`."""
 
 
 def trace_rows(scenario: Scenario) -> dict[str, TraceRows]:
@@ -58,11 +60,14 @@ def trace_rows(scenario: Scenario) -> dict[str, TraceRows]:
     for stream in scenario.streams:
         if isinstance(stream.arrivals, TraceArrivals):
             times = times_of(scenario, stream)
-            since_s = [since for since, _ in _replayed(stream.arrivals, scenario.load)]
+            rows = list(_replayed(stream.arrivals, scenario.load))
+            kept = [row for since, row in rows if since >= 0 and times.start + since < times.end]
+            num_before = sum(since < 0 for since, _ in rows)
             found[stream.name] = TraceRows(
-                num_rows=len(since_s),
-                num_before=sum(since < 0 for since in since_s),
-                num_after=sum(since >= 0 and times.start + since >= times.end for since in since_s),
+                num_rows=len(rows),
+                num_before=num_before,
+                num_after=len(rows) - num_before - len(kept),
+                num_cut=sum(row.output_tokens > stream.max_tokens for row in kept),
             )
     return found
 

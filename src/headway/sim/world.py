@@ -22,7 +22,7 @@ from headway.sim.node import Running, SimNode
 from headway.sim.plan_log import PlanLog
 from headway.sim.policies import REPORTING, check_policy, is_queued, new_scheduler, tiers_under
 from headway.sim.records import Recorder
-from headway.sim.scenario import NodeDown, Scenario
+from headway.sim.scenario import NodeSlow, Scenario
 from headway.sim.scheduler import EngineShape, PolicySetup, SimRequest, StepScheduler
 from headway.sim.workload import Source
 
@@ -122,14 +122,17 @@ class World:
         return QoSGateway(scenario, self._tiers, door, rng, reporting=reporting)
 
     def _schedule_all(self) -> None:
+        # At one instant what ends is before what begins, in whichever order they are listed.
         for event in self.scenario.events:
-            if isinstance(event, NodeDown):
-                self._at(event.at_s, self._node_dies, event.node)
-                if event.until_s is not None:
-                    self._at(event.until_s, self._node_revives, event.node)
-            else:
-                self._at(event.at_s, self._node_slows, (event.node, event.factor))
+            if isinstance(event, NodeSlow):
                 self._at(event.until_s, self._node_slows, (event.node, 1.0))
+            elif event.until_s is not None:
+                self._at(event.until_s, self._node_revives, event.node)
+        for event in self.scenario.events:
+            if isinstance(event, NodeSlow):
+                self._at(event.at_s, self._node_slows, (event.node, event.factor))
+            else:
+                self._at(event.at_s, self._node_dies, event.node)
         for source in self._sources:
             self._next_arrival(source.calls())
             for call in source.first_of_callers():
@@ -155,7 +158,7 @@ class World:
         finally:
             if collecting:
                 gc.enable()
-        self.recorder.keep(self.nodes)
+        self.recorder.keep(self.nodes, self._now)
         self._cut_off()
         self._check_idle()
         steps = sum(node.num_steps for node in self.nodes)
@@ -165,10 +168,11 @@ class World:
         heap = self._heap
         horizon = self.scenario.duration_s + self.scenario.drain_s
         while heap and heap[0][0] <= horizon:
+            # The tick at the end of arrivals is the last that a report needs.
+            if not self._calls and heap[0][0] > self.scenario.duration_s:
+                break
             self._now, _, act, argument = heappop(heap)
             act(argument)
-            if not self._calls and self._now >= self.scenario.duration_s:
-                break
 
     def _next_arrival(self, calls: Iterator[Call]) -> None:
         call = next(calls, None)
@@ -278,6 +282,7 @@ class World:
             return
         scheduler = self.nodes[call.node].scheduler
         if scheduler is not None:
+            call.num_preemptions += scheduler.num_preemptions(call.request_id)
             scheduler.abort(call.request_id)
             self._deliver(self.nodes[call.node])
         self.gateway.settle(call, 0, self._now, completed=False)
@@ -290,12 +295,16 @@ class World:
         That is, it goes back to the gateway, in the order of arrival, unless that has happened to
         it too often.
         """
-        self.nodes[index].catch_up()
-        self._deliver(self.nodes[index])
-        self.recorder.keep([self.nodes[index]])
-        self.nodes[index].die()
-        self.gateway.node_down(index, self._now)
+        node = self.nodes[index]
+        node.catch_up()
+        self._deliver(node)
+        self.recorder.keep([node], self._now)
         lost = [call for call in self._calls.values() if call.node == index]
+        for call in lost:
+            assert node.scheduler is not None, f"node {index} is down"
+            call.num_preemptions += node.scheduler.num_preemptions(call.request_id)
+        node.die()
+        self.gateway.node_down(index, self._now)
         for call in sorted(lost, key=lambda each: (each.arrival, each.request_id)):
             call.lost_at += (index,)
             if call.num_tokens > 0 or len(call.lost_at) >= MAX_FAILURES:

@@ -1,5 +1,7 @@
 """Do the books spare what the prefix cache has, and count what a preemption costs?"""
 
+from headway.core.predictor import StepFeatures
+from headway.sim.baselines.books import Books
 from headway.sim.baselines.fcfs import new_fcfs
 from headway.sim.baselines.sarathi import new_sarathi
 from headway.sim.scheduler import Emission
@@ -26,6 +28,22 @@ def test_a_preempted_one_finds_again_what_nobody_has_taken() -> None:
     assert run(scheduler, arrivals, 4) == [{"a": 4, "b": 4}, {"a": 1}, {"a": 1}, {"b": 1}]
     stats = scheduler.stats()
     assert (stats.num_preemptions, stats.num_recomputed_tokens) == (1, 0)
+
+
+def test_a_step_takes_the_time_that_it_takes_under_headway() -> None:
+    """One token of a prompt is priced as a decode is."""
+    slices = {"a": (1, 0), "b": (1, 5), "c": (3, 4)}
+    books = Books(setup().shape, 3)
+    planned = {}
+    for name, (num_tokens, num_computed) in slices.items():
+        sequence = books.enter(ask(name, 9, 2))
+        books.admit(sequence)
+        sequence.num_computed = num_computed
+        planned[sequence] = num_tokens
+    step = books.step(planned, 8)
+    assert step is not None
+    assert step.features == StepFeatures.of(list(slices.values()))
+    assert (step.features.num_decodes, step.features.num_prefills) == (2, 1)
 
 
 def test_what_was_taken_is_computed_again_and_counted() -> None:

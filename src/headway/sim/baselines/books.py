@@ -161,25 +161,10 @@ class Books:
             return None
         self._num_parked += len(self.running) - len(planned)
         by_rank = [0] * self._num_ranks
-        num_prefills = decode_context = prefill_context = 0
-        prefill_work = 0.0
         for sequence, num_tokens in planned.items():
-            context = sequence.num_computed
             by_rank[sequence.request.rank] += num_tokens
-            if sequence.num_tokens - context == 1:
-                decode_context += context
-            else:
-                num_prefills += 1
-                prefill_context += context
-                prefill_work += num_tokens * (context + num_tokens / 2)
-        features = StepFeatures(
-            num_tokens=sum(by_rank),
-            num_decodes=len(planned) - num_prefills,
-            num_prefills=num_prefills,
-            decode_context=decode_context,
-            prefill_context=prefill_context,
-            prefill_work=prefill_work,
-        )
+        slices = [(num_tokens, each.num_computed) for each, num_tokens in planned.items()]
+        features = StepFeatures.of(slices)
         return SimStep(features, tuple(by_rank), planned, budget_tokens)
 
     def settle(self, planned: Planned) -> list[Emission]:

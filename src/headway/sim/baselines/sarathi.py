@@ -64,6 +64,10 @@ class SarathiScheduler:
             self._waiting.remove(sequence)
             self._books.leave(sequence)
 
+    def num_preemptions(self, request_id: str) -> int:
+        """See `StepScheduler`."""
+        return self._books.sequences[request_id].num_preemptions
+
     def plan(self, now: float) -> SimStep | None:
         """See `StepScheduler`."""
         planned: Planned = {}

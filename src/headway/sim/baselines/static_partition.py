@@ -92,6 +92,10 @@ class StaticPartition:
         if rank is not None:
             self._parts[rank].abort(request_id)
 
+    def num_preemptions(self, request_id: str) -> int:
+        """See `StepScheduler`."""
+        return self._parts[self._ranks[request_id]].num_preemptions(request_id)
+
     def plan(self, now: float) -> SimStep | None:
         """See `StepScheduler`. The parts compute in one step."""
         steps = [part.plan(now) for part in self._parts]
