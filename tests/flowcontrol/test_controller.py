@@ -75,6 +75,26 @@ def test_releasing_twice_frees_once() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("cost", "order"),
+    [(None, ["a1", "b1", "a2"]), (10.0, ["a1", "b1", "a2"]), (0.0, ["a1", "a2", "b1"])],
+)
+def test_g3_a_cost_that_nobody_knows_is_what_was_predicted(
+    cost: float | None, order: list[str]
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(1)
+        lease = await bench.acquire("a1", tenant="a")
+        waiting = [await bench.queue("a2", tenant="a"), await bench.queue("b1", tenant="b")]
+        lease.release(cost)
+        for ended in asyncio.as_completed(waiting):
+            (await ended).release(10.0)
+        assert bench.order == order
+        bench.controller.check_idle()
+
+    run(scenario())
+
+
 def test_a_first_token_counts_once_and_only_while_there_is_a_place() -> None:
     async def scenario() -> None:
         bench = Bench(2)

@@ -55,6 +55,7 @@ class Lease:
         """How long that was predicted to be at its arrival; None: unknown."""
         self._controller = controller
         self.request_id = waiter.request.request_id
+        self._predicted = waiter.request.cost
         self.has_started = False
         self._released = False
 
@@ -64,11 +65,14 @@ class Lease:
             self.has_started = True
             self._controller.started(self.node, self.rank)
 
-    def release(self, cost: float) -> None:
-        """Give the place back and settle the request at its actual `cost`. Idempotent, no await."""
+    def release(self, cost: float | None) -> None:
+        """Give the place back and settle the request at its actual `cost`. Idempotent, no await.
+
+        None: nobody knows what the node has done, so what was predicted stays charged.
+        """
         if not self._released:
             self._released = True
-            self._controller.settle(self, cost)
+            self._controller.settle(self, self._predicted if cost is None else cost)
 
 
 @dataclass(slots=True, eq=False)
