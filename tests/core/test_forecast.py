@@ -65,6 +65,20 @@ def test_a_wait_teaches_the_correction_that_its_estimate_came_from(
     assert p50_s(forecast, first) == before_s
 
 
+def test_a_queue_fills_when_the_first_joins_it() -> None:
+    """Two of three ends find somebody waiting, ten seconds after the first of those came."""
+    waiting = Waiting(PATIENT, UNBOUNDED, by_tier=True)
+    forecast = Forecaster(waiting, 3)
+    for at in (0.0, 5.0):
+        one = bulk(f"at {at}")
+        forecast.joined(one, forecast.wait(one, at), at)
+        waiting.join(one, None)
+    for number in range(3):
+        forecast.settled(10.0, 1.0, 10.0)
+        waiting.remove(f"at {5.0 * number}")
+    assert forecast.drain.rate == pytest.approx(3.0)
+
+
 def p50_s(forecast: Forecaster, entry: QueuedRequest) -> float:
     wait = forecast.wait(entry, SETTLED_S)[1]
     assert wait is not None

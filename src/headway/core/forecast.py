@@ -46,6 +46,8 @@ class Forecaster(WaitEstimator):
 
     def joined(self, entry: QueuedRequest, told: Told, now: float) -> None:
         """Note that `entry` joins the queue, and what it was told: what `wait` returned."""
+        if len(self._waiting) == 0:
+            self.drain.filled(now)
         model, wait, behind = told
         if model is not None and wait is not None:
             self.tell(entry.request_id, entry.rank, model, wait.p90_s, now, behind=behind)
