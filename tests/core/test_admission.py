@@ -100,6 +100,21 @@ def test_the_written_order(met: Arrival, expected: Admit | Shed) -> None:
     assert admit(met, NOW) == expected
 
 
+@pytest.mark.parametrize(
+    ("met", "expected"),
+    [
+        (arrival("a", own=full(), over_level=True, excess=3), Admit((), WAIT)),
+        (arrival(expires_at=NOW + 0.1), Admit((), WAIT)),
+        (arrival(expires_at=NOW), shed(ShedReason.DOOMED)),
+    ],
+)
+def test_what_was_accepted_once_is_refused_by_a_passed_time_limit_alone(
+    met: Arrival, expected: Admit | Shed
+) -> None:
+    assert isinstance(admit(met, NOW), Shed)
+    assert admit(met, NOW, again=True) == expected
+
+
 @given(st.lists(SECONDS, min_size=2, max_size=2).map(sorted))
 def test_i15_retry_after_is_in_range_and_rises_with_the_wait(waits: list[float]) -> None:
     low, high = (retry_after_s(WaitEstimate(0.0, wait_s)) for wait_s in waits)

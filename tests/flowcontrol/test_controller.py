@@ -242,6 +242,28 @@ def test_while_no_node_is_well_the_new_are_refused_and_the_old_wait() -> None:
     run(scenario())
 
 
+def test_who_lost_its_node_waits_though_the_queue_is_full() -> None:
+    tiers = Tiers(tuple(replace(tier, max_queued=2) for tier in DEFAULT_TIERS))
+
+    async def scenario() -> None:
+        bench = Bench(1, 1, tiers=tiers)
+        lost, kept = await bench.acquire("lost"), await bench.acquire("kept")
+        waiting = [await bench.queue(name) for name in ("w0", "w1")]
+        bench.pool.refused(lost.node)
+        lost.release(0.0)
+        with pytest.raises(ShedError):
+            await bench.acquire("new")
+        again = asyncio.create_task(bench.controller.acquire(bench.request("lost"), again=True))
+        await asyncio.sleep(0)
+        assert len(bench.controller.dispatcher) == 3
+        kept.release(10.0)
+        for task in (*waiting, again):
+            (await task).release(10.0)
+        bench.controller.check_idle()
+
+    run(scenario())
+
+
 def test_a_held_node_is_used_again_when_its_time_has_come() -> None:
     async def scenario() -> None:
         bench = Bench(1)

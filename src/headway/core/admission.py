@@ -78,17 +78,22 @@ def retry_after_s(wait: WaitEstimate | None) -> float:
     return min(max(wait.p90_s, MIN_RETRY_AFTER_S), MAX_RETRY_AFTER_S)
 
 
-def admit(arrival: Arrival, now: float) -> Admit | Shed:
+def admit(arrival: Arrival, now: float, *, again: bool = False) -> Admit | Shed:
     """Decide by the shed order, changing nothing.
+
+    What comes `again` was accepted once: only a time limit that has passed refuses it.
 
     1. Shed as doomed when its time limit has passed, or half of such requests would miss it.
     2. Admit without eviction exactly when the bounds have room and no level forbids it.
     3. Evicted are only requests of less urgent tiers, or of tenants of the own tier whose share
        exceeds the arrival's tenant's, it included.
     """
-    wait_s = arrival.wait.p50_s if arrival.time_limited and arrival.wait is not None else 0.0
+    wait = None if again or not arrival.time_limited else arrival.wait
+    wait_s = 0.0 if wait is None else wait.p50_s
     if arrival.expires_at is not None and now + wait_s >= arrival.expires_at:
         return _shed(arrival, ShedReason.DOOMED)
+    if again:
+        return Admit((), arrival.wait)
     evicted = find_room(arrival)
     if evicted is None:
         return _shed(arrival, ShedReason.FULL)

@@ -130,7 +130,7 @@ class FlowController:
 
         `avoid` names nodes to use only if no other has room, `prefix` what the prompt begins with.
         `again` marks a request that a node failed to start: having been accepted once, it waits
-        even while no node is well.
+        even while no node is well, or the queue is full.
         Raises ShedError when it may not wait, or not any longer.
         """
         now = self._clock.now()
@@ -138,7 +138,7 @@ class FlowController:
             raise ShedError(Outcome.REJECTED_SHUTTING_DOWN, UNKNOWN_RETRY_AFTER_S)
         if not again and not self._pool.any_usable():
             raise ShedError(Outcome.REJECTED_NO_ENDPOINTS, NO_NODE_RETRY_AFTER_S)
-        decision = self.dispatcher.enqueue(request, now)
+        decision = self.dispatcher.enqueue(request, now, again=again)
         if isinstance(decision, Shed):
             raise ShedError(decision.outcome, decision.retry_after_s, decision.reason)
         for request_id in decision.evicted:
