@@ -52,6 +52,17 @@ def test_laxity_reads_what_the_first_of_their_flow_have_taught(forecast: Forecas
     )
 
 
+def test_no_more_is_ahead_of_a_deadline_than_waits(waiting: Waiting, forecast: Forecaster) -> None:
+    """Of a backlog of 5,000 that stood there at its arrival all but ten was cancelled."""
+    entry = bulk("r", deadline=DEADLINE)
+    waiting.join(entry, None)
+    cancelled, left = (
+        forecast.laxity_s(entry, Plan(DEADLINE, 1.0, ahead, served=0.0), SETTLED_S)
+        for ahead in (5000.0, 10.0)
+    )
+    assert cancelled == left > DEADLINE - SETTLED_S - 10.0
+
+
 def test_a_wait_teaches_the_correction_that_its_estimate_came_from(
     waiting: Waiting, forecast: Forecaster
 ) -> None:
