@@ -299,6 +299,23 @@ def test_closing_refuses_the_new_and_shedding_ends_the_rest() -> None:
     run(scenario())
 
 
+def test_closing_ends_all_at_once_when_the_last_node_goes() -> None:
+    async def scenario() -> None:
+        bench = Bench(1)
+        (node,) = bench.pool.nodes
+        lease = await bench.acquire("first")
+        waiting = await bench.queue("w", 2)
+        bench.controller.close(30.0)
+        bench.pool.refused(node)
+        with pytest.raises(ShedError) as caught:
+            await waiting
+        assert caught.value.outcome is Outcome.EVICTED_SHUTTING_DOWN
+        lease.release(0.0)
+        bench.controller.check_idle()
+
+    run(scenario())
+
+
 async def shake(bench: Bench, tasks: "list[asyncio.Task[str]]", random: Random) -> None:
     """Let one thing happen."""
     match random.randrange(6):
