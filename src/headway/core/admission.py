@@ -94,29 +94,38 @@ def admit(arrival: Arrival, now: float, *, again: bool = False) -> Admit | Shed:
         return _shed(arrival, ShedReason.DOOMED)
     if again:
         return Admit((), arrival.wait)
-    evicted = find_room(arrival)
-    if evicted is None:
+    room = _find_room(arrival)
+    if room is None:
         return _shed(arrival, ShedReason.FULL)
     if arrival.over_level:
         return _shed(arrival, ShedReason.LEVEL)
+    from_own, needed_below = room
+    evicted: list[QueuedRequest] = []
+    for backlog in arrival.below:
+        evicted += backlog.newest(_without(needed_below, evicted))
+    evicted += from_own
     return Admit(tuple([entry.request_id for entry in evicted]), arrival.wait)
 
 
-def find_room(arrival: Arrival) -> list[QueuedRequest] | None:
-    """Return whom to evict, in this order, so that all bounds have room; None: nobody gives it."""
-    entry, own = arrival.entry, arrival.own
+def _find_room(arrival: Arrival) -> tuple[list[QueuedRequest], Amount] | None:
+    """Return whom of the own tier to evict, and how much less urgent tiers give; None: too few.
+
+    Those do give it, so each that is looked at leaves, and a refusal looks at none of them.
+    """
+    entry, own, excess = arrival.entry, arrival.own, arrival.excess
     needed = own.shortage(entry)
-    if needed is arrival.excess is NOTHING:
-        return []
+    if needed is excess is NOTHING:
+        return [], NOTHING
     from_own = own.give_way(entry, needed, MAX_EVICTIONS)
-    from_below: list[QueuedRequest] = []
-    for backlog in arrival.below:
-        most = MAX_EVICTIONS - len(from_own) - len(from_below)
-        from_below += backlog.newest(_without(arrival.excess, from_own, from_below), most)
-    if _without(arrival.excess, from_own, from_below):
-        needed = needed.or_more(_without(arrival.excess, from_below))
-        from_own = own.give_way(entry, needed, MAX_EVICTIONS - len(from_below))
-    return None if _without(needed, from_own) else [*from_below, *from_own]
+    needed_below = _without(excess, from_own)
+    held = Amount(
+        sum([each.requests for each in arrival.below]), sum([each.tokens for each in arrival.below])
+    )
+    if needed_below.beyond(held):
+        needed_below = held
+        needed = needed.or_more(excess.beyond(held))
+        from_own = own.give_way(entry, needed, MAX_EVICTIONS)
+    return None if _without(needed, from_own) else (from_own, needed_below)
 
 
 def _without(need: Amount, *leaving: list[QueuedRequest]) -> Amount:
