@@ -26,6 +26,7 @@ from tests.core.scenario import PATIENT, request
 SECONDS = st.floats(0, 1e9)
 NOW = 100.0
 WAIT = WaitEstimate(20.0, 30.0)
+ALL_OF_Z = tuple(f"z{number}" for number in reversed(range(10)))
 
 
 def full(tenant: str = "a") -> Backlog:
@@ -93,11 +94,29 @@ def shed(reason: ShedReason, retry_s: float = 30.0) -> Shed:
         (arrival(over_level=True), shed(ShedReason.LEVEL)),
         # 5. Itself: whoever it is, when nobody gives way.
         (arrival(excess=1), shed(ShedReason.FULL)),
-        (arrival(below=(full("z"),), excess=MAX_EVICTIONS + 1), shed(ShedReason.FULL)),
+        (arrival(below=(full("z"),), excess=11), shed(ShedReason.FULL)),
+        # Of less urgent tiers as many as it takes, of the own one eight.
+        (arrival(below=(full("z"),), excess=10), Admit(ALL_OF_Z, WAIT)),
+        (arrival(own=full(), excess=MAX_EVICTIONS + 1), shed(ShedReason.FULL)),
     ],
 )
 def test_the_written_order(met: Arrival, expected: Admit | Shed) -> None:
     assert admit(met, NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("met", "expected"),
+    [
+        (arrival("a", own=full(), over_level=True, excess=3), Admit((), WAIT)),
+        (arrival(expires_at=NOW + 0.1), Admit((), WAIT)),
+        (arrival(expires_at=NOW), shed(ShedReason.DOOMED)),
+    ],
+)
+def test_what_was_accepted_once_is_refused_by_a_passed_time_limit_alone(
+    met: Arrival, expected: Admit | Shed
+) -> None:
+    assert isinstance(admit(met, NOW), Shed)
+    assert admit(met, NOW, again=True) == expected
 
 
 @given(st.lists(SECONDS, min_size=2, max_size=2).map(sorted))
@@ -124,18 +143,13 @@ def test_i16_nobody_is_shed_while_a_lower_class_could_give_the_room(
         decision = flow.enqueue(entry, 0.0)
         lower = [one for one in held.values() if one.rank > rank]
         if isinstance(decision, Shed):
-            # Eight of them would not have been enough, or there are none.
-            assert len(lower) > MAX_EVICTIONS or not fits(
-                held, lower, entry, max_requests, max_tokens
-            )
+            assert not fits(held, lower, entry, max_requests, max_tokens)
             continue
         gone = [held.pop(request_id) for request_id in decision.evicted]
         assert all(one.rank >= rank for one in gone), "a more urgent tier gave way"
         for one in gone:
             less_urgent = [other for other in held.values() if other.rank > one.rank]
-            assert not less_urgent or len(gone) == MAX_EVICTIONS, (
-                "a lower class could have given way"
-            )
+            assert not less_urgent, "a lower class could have given way"
         held[entry.request_id] = entry
         assert len(held) == len(flow) <= max_requests
         assert len(held) == 1 or sum(one.tokens for one in held.values()) <= max_tokens
@@ -152,6 +166,17 @@ def fits(
     """Return whether `entry` would fit if all those left."""
     tokens = sum(one.tokens for one in held.values()) - sum(one.tokens for one in leaving)
     return len(held) - len(leaving) < max_requests and tokens + entry.tokens <= max_tokens
+
+
+def test_a_large_critical_prompt_takes_the_room_of_many_small_ones() -> None:
+    flow = Dispatcher(Tiers(), Prices(), bounds=UNBOUNDED._replace(tokens=1000))
+    for number in range(100):
+        flow.enqueue(request(f"b{number}", 2, tokens=10), 0.0)
+    decision = flow.enqueue(request("c", 0, tokens=955), 0.0)
+    assert isinstance(decision, Admit)
+    assert decision.evicted == tuple(f"b{number}" for number in reversed(range(4, 100)))
+    assert len(flow) == 4 + 1
+    flow.check_integrity()
 
 
 def test_a_full_gateway_gives_up_bulk_then_normal_before_critical() -> None:

@@ -9,6 +9,7 @@ import pytest
 from headway.core.cost import Prices
 from headway.core.dispatch import Dispatcher
 from headway.core.fairness import FairQueue
+from headway.core.need import Amount
 from headway.core.tier import Tiers
 from tests.core.scenario import PATIENT, bounded, request
 from tests.lines import lines_run
@@ -72,6 +73,21 @@ def test_refusing_at_a_full_queue_is_cheap() -> None:
     small, large = counts.values()
     assert large[0] <= 2 * small[0]
     assert large[1] <= 2 * small[1]
+
+
+def test_refusing_looks_at_nobody_less_urgent() -> None:
+    """At a gateway full of bulk, for one that would not fit if all of it left."""
+    counts = {}
+    for size in (1_000, 16_000):
+        flow = Dispatcher(PATIENT, Prices(), bounds=Amount(2**40, size))
+        for number in range(size - 1):
+            flow.enqueue(request(f"r{number}", 2, f"t{number % 8}", tokens=1), 0.0)
+        flow.enqueue(request("urgent", 0, tokens=1), 0.0)
+        refused = request("more", 1, tokens=size)
+        counts[size] = lines_run(partial(flow.enqueue, refused, 0.0))
+        assert len(flow) == size
+    small, large = counts.values()
+    assert large <= 2 * small
 
 
 def queue_that_half_has_left(size: int, how: str) -> FairQueue:

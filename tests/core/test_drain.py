@@ -24,6 +24,35 @@ def test_idle_time_does_not_count_as_slowness() -> None:
     assert drain.rate == pytest.approx(100.0, rel=0.02)
 
 
+@pytest.mark.parametrize("num_waiting", [4, 7])
+def test_a_batch_of_ends_that_empties_the_queue_counts_over_the_time_that_it_took(
+    num_waiting: int,
+) -> None:
+    drain = DrainRate()
+    for batch in range(60):
+        ends_at = 10.0 * batch + 10.0
+        drain.filled(ends_at - 9.0)
+        for number in range(8):
+            saturated = number < num_waiting
+            drain.settle(100.0, 10.0, ends_at + 0.0005 * number, saturated=saturated)
+    # All that ended while others waited, and at most all that ended, over the nine seconds.
+    assert drain.rate is not None
+    assert num_waiting * 100.0 / 9.1 <= drain.rate <= 800.0 / 9.0
+
+
+def test_where_others_waited_at_the_end_before_it_does_not_matter_since_when() -> None:
+    rates: list[float | None] = []
+    for filled in (False, True):
+        drain = DrainRate()
+        drain.settle(10.0, 1.0, 0.0, saturated=True)
+        for second in range(1, 10):
+            if filled:
+                drain.filled(second - 0.1)
+            drain.settle(10.0, 1.0, float(second), saturated=True)
+        rates.append(drain.rate)
+    assert rates[0] == rates[1] == pytest.approx(10.0)
+
+
 def test_unsaturated_service_says_nothing() -> None:
     drain = DrainRate()
     for number in range(100):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.fairness import FairQueue
-from headway.core.service import MAX_IDLE_TENANTS
+from headway.core.service import MAX_IDLE_TENANTS, MAX_WEIGHT, MIN_WEIGHT
 from tests.core.scenario import pop
 
 COSTS = st.integers(1, 100).map(float)
@@ -59,6 +59,18 @@ def test_g3_weights_of_one_to_four_are_followed() -> None:
         queue.charge(request_id[0], 8.0, weights[request_id[0]])
         served[request_id[0]] += 1
     assert all(abs(served[tenant] - 100 * weight) <= 1 for tenant, weight in weights.items())
+
+
+def test_g3_the_heaviest_share_alike_after_a_year_of_the_lightest_alone() -> None:
+    queue = FairQueue()
+    queue.push("year", "light", weight=MIN_WEIGHT, cost=1e3, key=0.0)
+    assert queue.send() == "year"
+    queue.release("year", 1e11, MIN_WEIGHT)
+    for tenant in "ab":
+        fill(queue, tenant, 200, cost=1000.0, weight=MAX_WEIGHT)
+    for _ in range(100):
+        pair = {name[0] for name in serve(queue, 2, 1000.0, MAX_WEIGHT)}
+        assert pair == {"a", "b"}
 
 
 @given(

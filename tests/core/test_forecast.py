@@ -52,6 +52,17 @@ def test_laxity_reads_what_the_first_of_their_flow_have_taught(forecast: Forecas
     )
 
 
+def test_no_more_is_ahead_of_a_deadline_than_waits(waiting: Waiting, forecast: Forecaster) -> None:
+    """Of a backlog of 5,000 that stood there at its arrival all but ten was cancelled."""
+    entry = bulk("r", deadline=DEADLINE)
+    waiting.join(entry, None)
+    cancelled, left = (
+        forecast.laxity_s(entry, Plan(DEADLINE, 1.0, ahead, served=0.0), SETTLED_S)
+        for ahead in (5000.0, 10.0)
+    )
+    assert cancelled == left > DEADLINE - SETTLED_S - 10.0
+
+
 def test_a_wait_teaches_the_correction_that_its_estimate_came_from(
     waiting: Waiting, forecast: Forecaster
 ) -> None:
@@ -63,6 +74,20 @@ def test_a_wait_teaches_the_correction_that_its_estimate_came_from(
     forecast.joined(first, told, SETTLED_S)
     forecast.served("first", SETTLED_S + 1000.0)
     assert p50_s(forecast, first) == before_s
+
+
+def test_a_queue_fills_when_the_first_joins_it() -> None:
+    """Two of three ends find somebody waiting, ten seconds after the first of those came."""
+    waiting = Waiting(PATIENT, UNBOUNDED, by_tier=True)
+    forecast = Forecaster(waiting, 3)
+    for at in (0.0, 5.0):
+        one = bulk(f"at {at}")
+        forecast.joined(one, forecast.wait(one, at), at)
+        waiting.join(one, None)
+    for number in range(3):
+        forecast.settled(10.0, 1.0, 10.0)
+        waiting.remove(f"at {5.0 * number}")
+    assert forecast.drain.rate == pytest.approx(3.0)
 
 
 def p50_s(forecast: Forecaster, entry: QueuedRequest) -> float:

@@ -44,6 +44,13 @@ def test_fewer_are_asked_for_after_long_and_enough_for_the_worst_of_it() -> None
     assert advisor.advise(0.0, 6, 20.0 + DOWN_S) == 6
 
 
+def test_each_fall_counts_what_was_needed_since_the_one_before() -> None:
+    advisor = ReplicaAdvisor()
+    needs = enumerate((6.9, 1.9, 0.5, 0.5))
+    desired = [advisor.advise(needed, 10, step * DOWN_S) for step, needed in needs]
+    assert desired == [10, 7, 7, 1]
+
+
 def test_a_need_within_the_slack_changes_nothing() -> None:
     advisor = ReplicaAdvisor()
     for step in range(1000):

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from headway.core.admission import Admit, Shed, ShedReason
 from headway.core.cost import Prices
 from headway.core.decision import Dispatch
@@ -45,6 +47,16 @@ def test_a_lull_counts_as_recovery() -> None:
     level.lull(20.0 + 0.1)
     level.lull(60.0)
     assert before + 0.35 <= level.value <= before + 0.45
+
+
+def test_a_lull_counts_after_the_interval_in_which_the_last_waits_ended() -> None:
+    level = level_after([2.1] * 41)
+    before = level.value
+    level.waited(2.1, 20.0 + 0.5)
+    level.lull(20.0 + 0.9)
+    assert level.value == before
+    level.lull(20.0 + 1.0 + 40.0)
+    assert level.value == pytest.approx(0.95 * before + 0.4)
 
 
 def test_whole_tenants_are_turned_away_and_others_in_the_next_hour() -> None:

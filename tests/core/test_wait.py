@@ -189,6 +189,18 @@ def test_the_first_of_a_flow_learn_nothing_from_those_behind_their_own() -> None
     assert estimator.estimate(0, model, behind=True).p90_s > 2 * before.p90_s
 
 
+@pytest.mark.parametrize("after_s", [0.0, 0.001, 0.5, 2.0])
+def test_the_first_arrivals_are_no_stream_yet(after_s: float) -> None:
+    estimator = WaitEstimator(2)
+    estimator.arrived(0, 5.0, 100.0)
+    assert estimator.arrivals_above(1, 100.0 + after_s) == 0.0
+    estimator.arrived(0, 5.0, 100.001)
+    assert 0.0 < estimator.arrivals_above(1, 100.001 + after_s) <= 10.0
+    for number in range(1, 600):
+        estimator.arrived(0, 5.0, 100.0 + number)
+    assert estimator.arrivals_above(1, 700.0) == pytest.approx(5.0, rel=0.1)
+
+
 def test_arrivals_in_a_burst_count_at_once_and_fade_slowly() -> None:
     estimator = WaitEstimator(2)
     for number in range(1000):

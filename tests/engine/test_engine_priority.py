@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from headway.core.service import MAX_WEIGHT, MIN_WEIGHT
 from headway.core.tier import Tier, Tiers
 from headway.engine.fake_runner import FakeRunner
 from headway.engine.request import EngineRequest
@@ -273,7 +274,9 @@ def test_a10_two_that_need_each_others_blocks_both_finish() -> None:
     check_answers(tiny, both)
 
 
-@pytest.mark.parametrize("weight", [1e-308, 1e-7, 1e7, float("inf"), float("nan"), 0.0, -1.0])
+@pytest.mark.parametrize(
+    "weight", [1e-308, 1e-7, 0.9e-3, 1.1e3, 1e7, float("inf"), float("nan"), 0.0, -1.0]
+)
 def test_g3_a_weight_that_would_drown_all_others_is_refused(weight: float) -> None:
     """G3: service is summed as cost over weight, and sums of floats forget what is small."""
     tiny = Tiny()
@@ -283,7 +286,7 @@ def test_g3_a_weight_that_would_drown_all_others_is_refused(weight: float) -> No
     tiny.check_idle()
 
 
-@pytest.mark.parametrize("weight", [1e-6, 1e6])
+@pytest.mark.parametrize("weight", [MIN_WEIGHT, MAX_WEIGHT])
 def test_g3_no_weight_that_is_taken_upsets_the_others(weight: float) -> None:
     """G3: a light tenant goes before the rest of a heavy one's backlog, whoever was here before."""
     tiny = Tiny()

@@ -75,6 +75,26 @@ def test_releasing_twice_frees_once() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("cost", "order"),
+    [(None, ["a1", "b1", "a2"]), (10.0, ["a1", "b1", "a2"]), (0.0, ["a1", "a2", "b1"])],
+)
+def test_g3_a_cost_that_nobody_knows_is_what_was_predicted(
+    cost: float | None, order: list[str]
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(1)
+        lease = await bench.acquire("a1", tenant="a")
+        waiting = [await bench.queue("a2", tenant="a"), await bench.queue("b1", tenant="b")]
+        lease.release(cost)
+        for ended in asyncio.as_completed(waiting):
+            (await ended).release(10.0)
+        assert bench.order == order
+        bench.controller.check_idle()
+
+    run(scenario())
+
+
 def test_a_first_token_counts_once_and_only_while_there_is_a_place() -> None:
     async def scenario() -> None:
         bench = Bench(2)
@@ -222,6 +242,28 @@ def test_while_no_node_is_well_the_new_are_refused_and_the_old_wait() -> None:
     run(scenario())
 
 
+def test_who_lost_its_node_waits_though_the_queue_is_full() -> None:
+    tiers = Tiers(tuple(replace(tier, max_queued=2) for tier in DEFAULT_TIERS))
+
+    async def scenario() -> None:
+        bench = Bench(1, 1, tiers=tiers)
+        lost, kept = await bench.acquire("lost"), await bench.acquire("kept")
+        waiting = [await bench.queue(name) for name in ("w0", "w1")]
+        bench.pool.refused(lost.node)
+        lost.release(0.0)
+        with pytest.raises(ShedError):
+            await bench.acquire("new")
+        again = asyncio.create_task(bench.controller.acquire(bench.request("lost"), again=True))
+        await asyncio.sleep(0)
+        assert len(bench.controller.dispatcher) == 3
+        kept.release(10.0)
+        for task in (*waiting, again):
+            (await task).release(10.0)
+        bench.controller.check_idle()
+
+    run(scenario())
+
+
 def test_a_held_node_is_used_again_when_its_time_has_come() -> None:
     async def scenario() -> None:
         bench = Bench(1)
@@ -252,6 +294,23 @@ def test_closing_refuses_the_new_and_shedding_ends_the_rest() -> None:
             for end in ends
         )
         lease.release(10.0)
+        bench.controller.check_idle()
+
+    run(scenario())
+
+
+def test_closing_ends_all_at_once_when_the_last_node_goes() -> None:
+    async def scenario() -> None:
+        bench = Bench(1)
+        (node,) = bench.pool.nodes
+        lease = await bench.acquire("first")
+        waiting = await bench.queue("w", 2)
+        bench.controller.close(30.0)
+        bench.pool.refused(node)
+        with pytest.raises(ShedError) as caught:
+            await waiting
+        assert caught.value.outcome is Outcome.EVICTED_SHUTTING_DOWN
+        lease.release(0.0)
         bench.controller.check_idle()
 
     run(scenario())

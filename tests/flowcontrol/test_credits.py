@@ -1,10 +1,12 @@
 """How much may be in flight at one node, for each tier."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.tier import Tiers
+from headway.core.tier import Tier, Tiers
 from headway.flowcontrol.credits import floor_slots, free_credits, known_slots, tier_ceilings
 
 TIERS = Tiers()
@@ -106,4 +108,54 @@ def test_a_floor_always_has_its_place_at_a_node_that_plans_by_tier() -> None:
 
 def test_a_node_of_one_slot_has_none_to_keep() -> None:
     assert floor_slots(1, TIERS, preempts=True, policy="qos") == NOTHING_KEPT
-    assert floor_slots(2, TIERS, preempts=True, policy="qos") == (0, 1, 1)
+    assert floor_slots(2, TIERS, preempts=True, policy="qos") == (0, 1, 0)
+
+
+@given(st.integers(1, 500), st.lists(st.integers(0, 100), min_size=2, max_size=4))
+def test_what_floors_keep_leaves_a_slot_to_the_most_urgent(limit: int, shares: list[int]) -> None:
+    """However full the less urgent have made the node: at the latest once each of those has ended.
+
+    Meanwhile they send on whatever they may, but critical goes first.
+    """
+    tiers = tiers_with([share / (sum(shares) + 1) for share in shares])
+    ceilings = tier_ceilings(limit, tiers, preempts=True, policy="qos")
+    kept = floor_slots(limit, tiers, preempts=True, policy="qos")
+    assert sum(kept) <= limit - 1
+    inflight = [0] * len(tiers)
+
+    def send_lower() -> list[int]:
+        sent: list[int] = []
+        for rank in range(len(tiers) - 1, 0, -1):
+            free = free_credits(limit, ceilings, inflight, kept)[rank]
+            inflight[rank] += free
+            sent += [rank] * free
+        return sent
+
+    for rank in send_lower():
+        if free_credits(limit, ceilings, inflight, kept)[0] > 0:
+            break
+        inflight[rank] -= 1
+        if free_credits(limit, ceilings, inflight, kept)[0] > 0:
+            break
+        send_lower()
+    assert free_credits(limit, ceilings, inflight, kept)[0] > 0
+
+
+def test_large_floors_share_all_slots_but_one() -> None:
+    for floors, kept in (
+        ((0, 0.3, 0.1), (0, 20, 7)),
+        ((0, 0.3, 0.25), (0, 17, 14)),
+        ((0, 0.5, 0.45), (0, 17, 14)),
+        ((0.2, 0.4, 0.2), (8, 16, 7)),
+    ):
+        assert floor_slots(32, tiers_with(floors), preempts=True, policy="qos") == kept
+    assert floor_slots(2, tiers_with((0, 0.1, 0.05, 0.05)), preempts=True, policy="qos") == (
+        *(0, 1, 0, 0),
+    )
+
+
+def tiers_with(floors: Sequence[float]) -> Tiers:
+    """Return tiers with these floors and the reserves of the default ones."""
+    reserves = [tier.reserve for tier in TIERS.all] + [0.0]
+    both = enumerate(zip(floors, reserves, strict=False))
+    return Tiers(tuple(Tier(f"t{rank}", rank, floor=f, reserve=r) for rank, (f, r) in both))

@@ -173,6 +173,41 @@ def test_a_refused_connection_is_proof_and_a_probe_brings_the_node_back() -> Non
     assert one.models == {"m"}
 
 
+def test_an_answer_begun_before_takes_up_no_node_that_is_gone() -> None:
+    one = pool(8)
+    (node,) = one.nodes
+    one.refused(node)
+    one.succeeded(node)
+    assert state_of(node) is NodeState.DOWN
+    for _ in range(FAILURES_UNTIL_DOWN):
+        one.failed(node)
+    one.succeeded(node)
+    assert state_of(node) is NodeState.DOWN, "what was under way there failed, too"
+    one.probed(node, ())
+    one.succeeded(node)
+    assert state_of(node) is NodeState.UP
+    for _ in range(FAILURES_UNTIL_DOWN):
+        one.missed(node)
+    one.succeeded(node)
+    assert state_of(node) is NodeState.DOWN
+    one.probed(node, ())
+    for _ in range(FAILURES_UNTIL_DOWN):
+        one.failed(node)
+    one.succeeded(node)
+    assert state_of(node) is NodeState.UP, "only its requests had failed"
+    one.check_integrity()
+
+
+def test_the_last_node_that_goes_is_a_change() -> None:
+    one = pool(8, 8)
+    asked: list[int] = []
+    one.on_change = lambda: asked.append(1)
+    one.refused(one.nodes[0])
+    assert not asked
+    one.refused(one.nodes[1])
+    assert len(asked) == 1
+
+
 def test_a_missed_probe_proves_nothing_while_requests_are_answered() -> None:
     one = pool(8)
     (node,) = one.nodes

@@ -3,9 +3,11 @@
 import asyncio
 import socket
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from headway.config import KeyConfig
 from headway.core.tier import DEFAULT_TIERS, Tiers
 from headway.gateway.fake_node import Behaviour, FakeNode
 from tests.gateway.harness import Connection, eventually, gateway_before, run
@@ -69,6 +71,32 @@ def test_leaving_the_node(
             assert record.completion_tokens == (seen if last_seen is not None else 0)
             gate.set()
             assert (await running.chat()).status == 200
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_g3_who_leaves_before_the_first_token_is_charged_what_was_predicted(stream: bool) -> None:
+    """Otherwise a tenant whose clients time out is served for free and others wait for it."""
+    keys = tuple(KeyConfig(key=f"k{tenant}", tenant=tenant) for tenant in "ab")
+
+    async def scenario() -> None:
+        node = FakeNode(behaviour=Behaviour(gate=asyncio.Event()))
+        async with gateway_before(node, keys=keys, max_inflight=1) as running:
+
+            def arrived(count: int) -> bool:
+                return len(node.received) + running.queued() == count
+
+            for number, tenant in enumerate("aab", 1):
+                await running.open_chat(
+                    ("authorization", f"Bearer k{tenant}"), user=tenant, stream=stream
+                )
+                await eventually(partial(arrived, number))
+            running.connections[0].leave()
+            await node.wait_received(2)
+            assert [got.json()["user"] for got in node.received] == ["a", "b"]
+            for connection in running.connections:
+                connection.leave()
 
     run(scenario())
 

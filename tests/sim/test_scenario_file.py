@@ -94,6 +94,7 @@ def test_what_a_file_says_is_what_is_read() -> None:
         ("events.0.node", 1, r"events\[0\].node: there are 1 nodes, from 0"),
         ("events.0.until_s", 0.5, r"events\[0\].until_s: must be above at_s, 1"),
         ("tenants.0.weight", 0, r"tenants\[0\].weight: "),
+        ("tenants.0.weight", 1001, r"tenants\[0\].weight: "),
         ("policy.chunk_size", "x", "policy.chunk_size: must be a number"),
         pytest.param("policy.chunk_size", 10**400, "chunk_size: must be at most 1e", id="huge"),
         ("policy", 3, "policy: must be a table"),

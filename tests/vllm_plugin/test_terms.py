@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from headway.core.service import MAX_WEIGHT, MIN_WEIGHT
 from headway.core.tier import Tiers
-from headway.vllm_plugin.terms import MAX_TENANT_CHARS, MAX_WEIGHT, read_terms
+from headway.vllm_plugin.terms import MAX_TENANT_CHARS, read_terms
 
 TIERS = Tiers()
 
@@ -37,6 +38,7 @@ def test_what_makes_no_sense_is_taken_as_not_said(value: Any) -> None:
 
 def test_weights_are_bounded() -> None:
     assert read_terms(0, {"headway_weight": 1e30}, TIERS).weight == MAX_WEIGHT
+    assert read_terms(0, {"headway_weight": 1e-30}, TIERS).weight == MIN_WEIGHT
 
 
 def test_tenants_with_long_names_are_told_apart_by_short_ones() -> None:

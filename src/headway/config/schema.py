@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from headway.core.service import MAX_WEIGHT, MIN_WEIGHT
 from headway.core.tier import Tiers
 
 Policy = Literal["qos", "fcfs"]
@@ -232,7 +233,7 @@ class KeyConfig(Section, frozen=True, kw_only=True):
     ]
     tenant: Annotated[_Text, Meta(description="Who is served and counted.")]
     weight: Annotated[
-        Annotated[float, Meta(ge=1e-6, le=1e6)],
+        Annotated[float, Meta(ge=MIN_WEIGHT, le=MAX_WEIGHT)],
         Meta(description="Share among the tenants of a tier, relative to the others."),
     ] = 1.0
     highest_tier: Annotated[

@@ -78,40 +78,54 @@ def retry_after_s(wait: WaitEstimate | None) -> float:
     return min(max(wait.p90_s, MIN_RETRY_AFTER_S), MAX_RETRY_AFTER_S)
 
 
-def admit(arrival: Arrival, now: float) -> Admit | Shed:
+def admit(arrival: Arrival, now: float, *, again: bool = False) -> Admit | Shed:
     """Decide by the shed order, changing nothing.
+
+    What comes `again` was accepted once: only a time limit that has passed refuses it.
 
     1. Shed as doomed when its time limit has passed, or half of such requests would miss it.
     2. Admit without eviction exactly when the bounds have room and no level forbids it.
     3. Evicted are only requests of less urgent tiers, or of tenants of the own tier whose share
        exceeds the arrival's tenant's, it included.
     """
-    wait_s = arrival.wait.p50_s if arrival.time_limited and arrival.wait is not None else 0.0
+    wait = None if again or not arrival.time_limited else arrival.wait
+    wait_s = 0.0 if wait is None else wait.p50_s
     if arrival.expires_at is not None and now + wait_s >= arrival.expires_at:
         return _shed(arrival, ShedReason.DOOMED)
-    evicted = find_room(arrival)
-    if evicted is None:
+    if again:
+        return Admit((), arrival.wait)
+    room = _find_room(arrival)
+    if room is None:
         return _shed(arrival, ShedReason.FULL)
     if arrival.over_level:
         return _shed(arrival, ShedReason.LEVEL)
+    from_own, needed_below = room
+    evicted: list[QueuedRequest] = []
+    for backlog in arrival.below:
+        evicted += backlog.newest(_without(needed_below, evicted))
+    evicted += from_own
     return Admit(tuple([entry.request_id for entry in evicted]), arrival.wait)
 
 
-def find_room(arrival: Arrival) -> list[QueuedRequest] | None:
-    """Return whom to evict, in this order, so that all bounds have room; None: nobody gives it."""
-    entry, own = arrival.entry, arrival.own
+def _find_room(arrival: Arrival) -> tuple[list[QueuedRequest], Amount] | None:
+    """Return whom of the own tier to evict, and how much less urgent tiers give; None: too few.
+
+    Those do give it, so each that is looked at leaves, and a refusal looks at none of them.
+    """
+    entry, own, excess = arrival.entry, arrival.own, arrival.excess
     needed = own.shortage(entry)
-    if needed is arrival.excess is NOTHING:
-        return []
+    if needed is excess is NOTHING:
+        return [], NOTHING
     from_own = own.give_way(entry, needed, MAX_EVICTIONS)
-    from_below: list[QueuedRequest] = []
-    for backlog in arrival.below:
-        most = MAX_EVICTIONS - len(from_own) - len(from_below)
-        from_below += backlog.newest(_without(arrival.excess, from_own, from_below), most)
-    if _without(arrival.excess, from_own, from_below):
-        needed = needed.or_more(_without(arrival.excess, from_below))
-        from_own = own.give_way(entry, needed, MAX_EVICTIONS - len(from_below))
-    return None if _without(needed, from_own) else [*from_below, *from_own]
+    needed_below = _without(excess, from_own)
+    held = Amount(
+        sum([each.requests for each in arrival.below]), sum([each.tokens for each in arrival.below])
+    )
+    if needed_below.beyond(held):
+        needed_below = held
+        needed = needed.or_more(excess.beyond(held))
+        from_own = own.give_way(entry, needed, MAX_EVICTIONS)
+    return None if _without(needed, from_own) else (from_own, needed_below)
 
 
 def _without(need: Amount, *leaving: list[QueuedRequest]) -> Amount:

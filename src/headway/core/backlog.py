@@ -5,12 +5,13 @@ its weight (dominant share). Room is made by the newest requests of the tenant w
 """
 
 from dataclasses import dataclass, field
+from math import inf
 
 from headway.core.need import Amount, shortage
 from headway.core.sorted_items import SortedItems
 
 MAX_EVICTIONS = 8
-"""Most requests that one arrival may displace, so that refusing stays cheap."""
+"""Most requests of its own tier that one arrival may displace, so that refusing stays cheap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,7 @@ class Backlog:
         return self.newest(need, most, self._share(requests, tokens, entry.weight), entry.tenant)
 
     def newest(
-        self, need: Amount, most: int, above_share: float = -1.0, spare: str | None = None
+        self, need: Amount, most: float = inf, above_share: float = -1.0, spare: str | None = None
     ) -> list[QueuedRequest]:
         """Return at most `most` requests to evict for `need`, changing nothing; maybe too few.
 

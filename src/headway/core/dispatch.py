@@ -75,14 +75,17 @@ class Dispatcher:
         """Return how long `entry` would wait if it arrived now; None while unknown."""
         return self._forecast.wait(self._seen(entry), now)[1]
 
-    def enqueue(self, entry: QueuedRequest, now: float) -> Admit | Shed:
-        """Queue a request, or say why not. Raises ValueError for an id that waits or was sent."""
+    def enqueue(self, entry: QueuedRequest, now: float, *, again: bool = False) -> Admit | Shed:
+        """Queue a request, or say why not; `again`: it was accepted before, and lost its node.
+
+        Raises ValueError for an id that waits or was sent.
+        """
         if entry.request_id in self._waiting or entry.request_id in self._sent:
             raise ValueError(f"{entry.request_id} is here already")
         entry = self._seen(entry)
         told = self._forecast.wait(entry, now)
         arrival = self._waiting.arrival(entry, told[1], now)
-        decision = admit(arrival, now)
+        decision = admit(arrival, now, again=again)
         if isinstance(decision, Shed):
             return decision
         if decision.evicted and not arrival.excess:

@@ -23,6 +23,7 @@ class DrainRate:
         self._gaps = Moments()
         self._pace = Moments()
         self._since: float | None = None
+        self._filled: float | None = None
         self.rate: float | None = None
         """Cost per second; None while too little has been seen."""
         self.relative_variance = 0.0
@@ -30,19 +31,26 @@ class DrainRate:
         self.mean_cost = 0.0
         """Mean cost of a finished request; 0 before the first."""
 
+    def filled(self, now: float) -> None:
+        """Note that a request begins to wait and no other does."""
+        self._filled = now
+
     def settle(self, cost: float, service_s: float, now: float, *, saturated: bool) -> None:
         """Count a request of `cost` that took `service_s`; `saturated`: others wait at its end.
 
-        For the rate it counts when others were waiting at the end before this one too, for then all
-        capacity was in use in between.
+        For the rate it counts over the time since the end before this one when others were waiting
+        at that, for then all capacity was in use in between; otherwise since others began to wait,
+        if they still do. Without that a batch of ends would count over the moments between them,
+        and not over the time that it took.
         """
         cost = cost if cost >= SMALLEST else 0.0
         if cost > 0:
             self._costs.add(cost)
             self.mean_cost = self._costs.mean
             self._pace.add(service_s / cost)
-        if self._since is not None:
-            elapsed_s = max(0.0, now - self._since)
+        since = self._filled if saturated and self._since is None else self._since
+        if since is not None:
+            elapsed_s = max(0.0, now - since)
             rate = self._rate.add(cost, elapsed_s)
             self._gaps.add(elapsed_s)
             self.rate = rate if self._rate.samples >= MIN_SAMPLES and rate >= SMALLEST else None

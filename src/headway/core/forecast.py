@@ -38,7 +38,10 @@ class Forecaster(WaitEstimator):
     def laxity_s(self, entry: QueuedRequest, plan: Plan, now: float) -> float:
         """Return the time that a waiting request will have to spare at its deadline: the median."""
         index = self._waiting.index(entry)
-        model = self._model(index, plan.cost_left(self._waiting.lanes[index].served), now)
+        lane = self._waiting.lanes[index]
+        # What was cancelled was not served, and is not ahead all the same.
+        others = max(0.0, lane.backlog.cost - entry.cost)
+        model = self._model(index, min(plan.cost_left(lane.served), others), now)
         wait_s = 0.0
         if model is not None:
             wait_s = self.estimate(entry.rank, model, behind=plan.ahead > 0).p50_s
@@ -46,6 +49,8 @@ class Forecaster(WaitEstimator):
 
     def joined(self, entry: QueuedRequest, told: Told, now: float) -> None:
         """Note that `entry` joins the queue, and what it was told: what `wait` returned."""
+        if len(self._waiting) == 0:
+            self.drain.filled(now)
         model, wait, behind = told
         if model is not None and wait is not None:
             self.tell(entry.request_id, entry.rank, model, wait.p90_s, now, behind=behind)

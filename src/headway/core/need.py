@@ -21,6 +21,10 @@ class Amount(NamedTuple):
             requests, tokens = requests - 1, tokens - of_one
         return Amount(max(0, requests), max(0, tokens))
 
+    def beyond(self, other: "Amount") -> "Amount":
+        """Return by how much it is more than `other`, each by its own measure."""
+        return Amount(max(0, self.requests - other.requests), max(0, self.tokens - other.tokens))
+
     def or_more(self, other: "Amount") -> "Amount":
         """Return the larger of both, each by its own measure."""
         return Amount(max(self.requests, other.requests), max(self.tokens, other.tokens))

@@ -2,6 +2,8 @@
 
 from math import exp
 
+LEAST_S = 1.0
+"""Two amounts that came within less say nothing yet of how many will come."""
 NEWEST_SHARE = 0.02
 """Weight of the newest value once fifty have been seen."""
 
@@ -27,10 +29,10 @@ class MovingRate:
         return self._amount / seconds if seconds > 0 else 0.0
 
     def after(self, idle_s: float) -> float:
-        """Return the rate if nothing has come for `idle_s` since; 0 while no time has passed."""
+        """Return the rate if nothing has come for `idle_s` since; 0 until there are two amounts."""
         keep = exp(-idle_s / self._memory_s)
         seconds = self._seconds * keep + min(idle_s, self._memory_s)
-        return self._amount * keep / seconds if seconds > 0 else 0.0
+        return self._amount * keep / max(LEAST_S, seconds) if self.samples > 1 else 0.0
 
 
 class Moments:

@@ -63,6 +63,7 @@ class ReplicaAdvisor:
             self._desired, self._above_since = ceil(needed), None
         elif self._below_since is not None and now - self._below_since >= DOWN_S:
             self._desired, self._below_since = max(1, ceil(self._most_needed)), None
+            self._most_needed = 0.0
         return self._desired
 
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from headway.core.sorted_items import SortedEntries, SortedItems
 
+MIN_WEIGHT, MAX_WEIGHT = 1e-3, 1e3
+"""Service counts as cost over weight. A tiny weight drives the virtual time up, and sums of floats
+that are further apart lose what the heavy are charged, and with it the order of all others."""
 MAX_IDLE_TENANTS = 4096
 """Beyond this many idle tenants, those that are least in debt are forgotten."""
 

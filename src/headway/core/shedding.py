@@ -37,7 +37,9 @@ class Level:
             self._move(self._waited_s / self._count, now)
 
     def lull(self, now: float) -> None:
-        """Nothing waits: whatever time has passed, it was not an overload."""
+        """Nothing waits: what time has passed since the last interval was no overload."""
+        if self._count and self._since is not None and now - self._since >= INTERVAL_S:
+            self._move(self._waited_s / self._count, self._since + INTERVAL_S)
         if self._count == 0:
             self._move(0.0, now)
 

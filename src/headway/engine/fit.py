@@ -6,12 +6,9 @@ What never fits is refused at submission, by the field that is wrong; what does 
 from collections.abc import Iterable
 from math import isfinite
 
+from headway.core.service import MAX_WEIGHT, MIN_WEIGHT
 from headway.engine.request import EngineRequest
 from headway.errors import InvalidRequestError
-
-MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
-"""Service counts as cost over weight. Sums of floats that are further apart lose the small ones,
-and with them the order of all other tenants."""
 
 
 class Fit:

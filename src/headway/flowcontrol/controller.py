@@ -55,6 +55,7 @@ class Lease:
         """How long that was predicted to be at its arrival; None: unknown."""
         self._controller = controller
         self.request_id = waiter.request.request_id
+        self._predicted = waiter.request.cost
         self.has_started = False
         self._released = False
 
@@ -64,11 +65,14 @@ class Lease:
             self.has_started = True
             self._controller.started(self.node, self.rank)
 
-    def release(self, cost: float) -> None:
-        """Give the place back and settle the request at its actual `cost`. Idempotent, no await."""
+    def release(self, cost: float | None) -> None:
+        """Give the place back and settle the request at its actual `cost`. Idempotent, no await.
+
+        None: nobody knows what the node has done, so what was predicted stays charged.
+        """
         if not self._released:
             self._released = True
-            self._controller.settle(self, cost)
+            self._controller.settle(self, self._predicted if cost is None else cost)
 
 
 @dataclass(slots=True, eq=False)
@@ -126,7 +130,7 @@ class FlowController:
 
         `avoid` names nodes to use only if no other has room, `prefix` what the prompt begins with.
         `again` marks a request that a node failed to start: having been accepted once, it waits
-        even while no node is well.
+        even while no node is well, or the queue is full.
         Raises ShedError when it may not wait, or not any longer.
         """
         now = self._clock.now()
@@ -134,7 +138,7 @@ class FlowController:
             raise ShedError(Outcome.REJECTED_SHUTTING_DOWN, UNKNOWN_RETRY_AFTER_S)
         if not again and not self._pool.any_usable():
             raise ShedError(Outcome.REJECTED_NO_ENDPOINTS, NO_NODE_RETRY_AFTER_S)
-        decision = self.dispatcher.enqueue(request, now)
+        decision = self.dispatcher.enqueue(request, now, again=again)
         if isinstance(decision, Shed):
             raise ShedError(decision.outcome, decision.retry_after_s, decision.reason)
         for request_id in decision.evicted:

@@ -65,6 +65,7 @@ class Node:
         self._ceilings: tuple[int, ...] = ()
         self._floor_slots: tuple[int, ...] = ()
         self._failed_requests = False
+        self._unreachable = False
 
     @property
     def inflight(self) -> Sequence[int]:
@@ -140,21 +141,36 @@ class Node:
         self.state = NodeState.DOWN
         self.causes.clear()
         self._failed_requests = failed_requests
+        self._unreachable |= not failed_requests
 
     def bring_back(self) -> None:
         """A probe found it well."""
         self.missed_probes = 0
+        self._unreachable = False
         if self.state is NodeState.DOWN and self._failed_requests:
             self.state = NodeState.PROBATION
         elif self.state is not NodeState.PROBATION:
             self.state = NodeState.UP
 
+    def answered(self) -> bool:
+        """A request got an answer; return whether that takes it up, for it was not well before.
+
+        Where nobody listens or probes fail, it says only that what had begun came to its end.
+        """
+        self.failures = self.missed_probes = 0
+        self.causes.clear()
+        if self.state is NodeState.UP or self._unreachable:
+            return False
+        self.state = NodeState.UP
+        return True
+
 
 class NodePool:
     """The nodes of one gateway, all serving the same models. Only one thread touches it.
 
-    `on_change` is called after every event that may let a queued request leave. `adaptive`: limits
-    follow what nodes show; otherwise they stay as configured, reported or guessed.
+    `on_change` is called after every event that may let a queued request leave, and when the last
+    node goes. `adaptive`: limits follow what nodes show; otherwise they stay as configured,
+    reported or guessed.
     """
 
     def __init__(
@@ -243,10 +259,7 @@ class NodePool:
 
     def succeeded(self, node: Node) -> None:
         """A request got an answer from the node."""
-        node.failures = node.missed_probes = 0
-        node.causes.clear()
-        if node.state is not NodeState.UP:
-            node.state = NodeState.UP
+        if node.answered():
             self._refresh(node)
             self.on_change()
 
@@ -311,6 +324,9 @@ class NodePool:
     def _take_out(self, node: Node, *, failed_requests: bool) -> None:
         node.take_out(failed_requests=failed_requests)
         self._refresh(node)
+        if not self.any_usable():
+            # Who waits for a place now may have to be told that there is none.
+            self.on_change()
 
     def _release(self, now: float) -> None:
         for node in [node for node in self._held if node.held_until <= now]:

@@ -86,8 +86,8 @@ class Exchange:
         if self._lease is not None:
             self._lease.started()
 
-    def give_back(self, cost: float) -> None:
-        """Free the node's place and settle the cost; further calls do nothing."""
+    def give_back(self, cost: float | None) -> None:
+        """Free the node's place and settle the cost, None for the predicted one. Idempotent."""
         if self._lease is not None:
             self._lease.release(cost)
             self._lease = None
@@ -146,6 +146,9 @@ class Exchanges:
         exchange.outcome = outcome
         exchange.detail = detail
         exchange.e2e_s = self._clock.now() - exchange.arrival
+        if outcome is Outcome.CANCELLED and exchange.tokens is NO_TOKENS:
+            # The node was busy with it, and told nothing: who leaves early is not served for free.
+            exchange.give_back(None)
         self.settle(exchange)
         tokens = exchange.tokens
         self._metrics.finished(

@@ -131,12 +131,12 @@ class QoSGateway:
         call.node = -1
         self._dispatcher.settle(call.request_id, 0.0, now)
         # Only time in the queue counts as having waited.
-        self._queue(call, now, now - (call.left_line_at - call.in_line_since))
+        self._queue(call, now, now - (call.left_line_at - call.in_line_since), again=True)
 
-    def _queue(self, call: Call, now: float, since: float) -> None:
+    def _queue(self, call: Call, now: float, since: float, *, again: bool = False) -> None:
         call.in_line_since = since
         entry = self._entry(call)
-        decision = self._dispatcher.enqueue(entry, now)
+        decision = self._dispatcher.enqueue(entry, now, again=again)
         if isinstance(decision, Shed):
             call.retry_after_s = decision.retry_after_s
             self._door.end(call, decision.outcome, now)

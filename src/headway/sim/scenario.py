@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from headway.config.schema import Section
+from headway.core.service import MAX_WEIGHT, MIN_WEIGHT
 from headway.core.tier import Tiers
 
 _Name = Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
@@ -228,7 +229,7 @@ class TenantConfig(Section, frozen=True, kw_only=True):
     """A tenant that is not like the others."""
 
     name: _Name
-    weight: _Factor = 1.0
+    weight: Annotated[float, Meta(ge=MIN_WEIGHT, le=MAX_WEIGHT)] = 1.0
 
 
 class NodeDown(Section, frozen=True, kw_only=True):

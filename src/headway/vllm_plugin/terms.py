@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from headway.core.service import MAX_WEIGHT, MIN_WEIGHT
 from headway.core.tier import Tier, Tiers
 from headway.wire.node import XARG_DEADLINE_S, XARG_TENANT, XARG_WEIGHT
 
-MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
-"""Beyond these, sums of cost over weight would lose the small ones."""
 MAX_TENANT_CHARS = 128
 """A longer name is kept as its digest: names are kept for good, and clients choose them."""
 
