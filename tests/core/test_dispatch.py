@@ -106,6 +106,21 @@ def test_settling_is_idempotent_and_corrects_the_charge() -> None:
     assert leaving == [Dispatch(f"b{number}") for number in range(10)]
 
 
+@pytest.mark.parametrize(("cost", "rate"), [(None, None), (100.0, 100.0)])
+def test_what_nobody_knows_stays_charged_and_teaches_nothing(
+    cost: float | None, rate: float | None
+) -> None:
+    """Clients left after a moment: predictions are no measure of how fast a node works."""
+    flow = dispatcher()
+    for number in range(20):
+        flow.enqueue(request(f"r{number}", cost=100.0), 0.0)
+    for number in range(10):
+        assert flow.next(float(number), ALL_FREE) == Dispatch(f"r{number}")
+        assert flow.settle(f"r{number}", cost, number + 1.0)
+        assert not flow.settle(f"r{number}", cost, number + 1.0)
+    assert flow.drain_rate == (None if rate is None else pytest.approx(rate))
+
+
 def test_a_prediction_that_was_too_dear_earns_no_claim() -> None:
     queue = dispatcher()
     for index in range(5):

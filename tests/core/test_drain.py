@@ -40,6 +40,15 @@ def test_a_batch_of_ends_that_empties_the_queue_counts_over_the_time_that_it_too
     assert num_waiting * 100.0 / 9.1 <= drain.rate <= 800.0 / 9.0
 
 
+def test_time_in_which_nothing_could_be_sent_is_no_slowness() -> None:
+    """They waited for two minutes, of which those that ended had a place for a second."""
+    drain = DrainRate()
+    drain.filled(0.0)
+    for number in range(10):
+        drain.settle(100.0, 1.0, 120.0 + number, saturated=True)
+    assert drain.rate == pytest.approx(100.0, rel=0.02)
+
+
 def test_where_others_waited_at_the_end_before_it_does_not_matter_since_when() -> None:
     rates: list[float | None] = []
     for filled in (False, True):

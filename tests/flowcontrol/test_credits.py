@@ -141,17 +141,22 @@ def test_what_floors_keep_leaves_a_slot_to_the_most_urgent(limit: int, shares: l
     assert free_credits(limit, ceilings, inflight, kept)[0] > 0
 
 
-def test_large_floors_share_all_slots_but_one() -> None:
-    for floors, kept in (
-        ((0, 0.3, 0.1), (0, 20, 7)),
-        ((0, 0.3, 0.25), (0, 17, 14)),
-        ((0, 0.5, 0.45), (0, 17, 14)),
-        ((0.2, 0.4, 0.2), (8, 16, 7)),
-    ):
-        assert floor_slots(32, tiers_with(floors), preempts=True, policy="qos") == kept
-    assert floor_slots(2, tiers_with((0, 0.1, 0.05, 0.05)), preempts=True, policy="qos") == (
-        *(0, 1, 0, 0),
-    )
+@pytest.mark.parametrize(
+    ("limit", "floors", "kept"),
+    [
+        (32, [0, 0.3, 0.1], (0, 20, 7)),
+        (32, [0, 0.3, 0.25], (0, 17, 14)),
+        (32, [0, 0.5, 0.45], (0, 16, 15)),
+        (32, [0.2, 0.4, 0.2], (8, 15, 8)),
+        (2, [0, 0.1, 0.05, 0.05], (0, 1, 0, 0)),
+        (4, [0, 0.6, 0.05], (0, 2, 1)),
+        (4, [0, 0.3, 0.3, 0.3], (0, 1, 1, 1)),
+    ],
+)
+def test_large_floors_share_all_slots_but_one(
+    limit: int, floors: list[float], kept: tuple[int, ...]
+) -> None:
+    assert floor_slots(limit, tiers_with(floors), preempts=True, policy="qos") == kept
 
 
 def tiers_with(floors: Sequence[float]) -> Tiers:

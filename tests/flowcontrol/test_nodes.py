@@ -7,7 +7,7 @@ from headway.flowcontrol.nodes import (
     FAILURES_UNTIL_DOWN,
     MAX_HOLD_S,
     MOST_STARTING,
-    PROMPT_WEIGHT,
+    SLOTS_PER_STREAM,
     Node,
     NodePool,
     NodeState,
@@ -70,7 +70,7 @@ def test_critical_leaves_a_node_that_does_not_begin_what_it_gets() -> None:
     slow, quick = one.nodes
     fill(one, slow, 0, 10)
     one.take(slow, 0)
-    for _ in range(10 + PROMPT_WEIGHT):
+    for _ in range(10 + 256 // SLOTS_PER_STREAM):
         assert one.place(0, 0.0) is quick
         fill(one, quick, 0, 1)
     one.started(slow, 0)

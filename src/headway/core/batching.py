@@ -16,10 +16,6 @@ from headway.core.step import Candidate, Item, Match, StepInput, StepLimits, Ste
 from headway.core.turns import by_turn
 from headway.core.whole_prompt import kept_for_heads, paid_by_floors
 
-HELD_COUNTS = 1 / 8
-"""Looking past one that is held back, for the sake of others, counts so much of one that does not
-fit: it says nothing about whether the next one fits."""
-
 
 def plan_step(step: StepInput, limits: StepLimits) -> StepPlan:
     """Return what to preempt, admit and compute. Asks `step.memory`, changes nothing.
@@ -151,11 +147,12 @@ class _Planner:
                 self._admit_on(candidate, match, candidate.num_tokens - match.num_tokens)
 
     def _admit(self, rank: int, *, overdue: bool = False) -> None:
-        """Admit candidates of a tier while there is room, looking past a few that do not fit.
+        """Admit candidates of a tier while there is room, looking past a few that do not fit, and
+        past whoever waits for its share of what the protected hold.
 
         Only the `overdue` go before more urgent tiers, and then within the floor of theirs.
         """
-        looked_past, overtaking = 0.0, self._overtaking
+        looked_past, overtaking = 0, self._overtaking
         for candidate in self._waiting[rank].in_order() if rank < overtaking.held_from else ():
             if candidate.sequence_id in self.draft.items:
                 continue
@@ -164,7 +161,7 @@ class _Planner:
             wait = self._try_to_admit(candidate, overdue=overdue)
             if wait is not None:
                 self.draft.waits[candidate.sequence_id] = wait
-                looked_past += HELD_COUNTS if wait is Wait.HELD else 1
+                looked_past += not (wait is Wait.HELD and candidate.protected)
                 overtaking.note_blocked(candidate, wait)
             out_of_room = wait in (Wait.TOKENS, Wait.SLOTS)
             if out_of_room or looked_past >= self._limits.lookahead or rank >= overtaking.held_from:
@@ -175,13 +172,16 @@ class _Planner:
         most = max(1, self.budget.floor(rank)) if overdue else candidate.num_tokens
         if self.budget.for_prompt(rank, 1, 0) == 0:
             return Wait.TOKENS
-        if rank == 0 and not all(self.draft.room.leaves_room(candidate, c) for c in self._overdue):
+        room = self.draft.room
+        if rank == 0 and not all(room.leaves_room(candidate, c) for c in self._overdue):
+            return Wait.HELD
+        if candidate.protected and not room.may_protect(candidate):
             return Wait.HELD
         match = self.draft.find_match(candidate)
         more = len(self._waiting[rank]) - self._overtaking.admitted[rank] > 1
         num_left = candidate.num_tokens - match.num_tokens
-        room = self.budget.for_prompt(rank, min(most, num_left), match.num_tokens)
-        num_tokens = self._chunk(rank, num_left, room, share=more and not overdue)
+        tokens = self.budget.for_prompt(rank, min(most, num_left), match.num_tokens)
+        num_tokens = self._chunk(rank, num_left, tokens, share=more and not overdue)
         return self._admit_on(candidate, match, num_tokens) if num_tokens else Wait.TOKENS
 
     def _admit_on(self, candidate: Candidate, match: Match, num_tokens: int) -> Wait | None:

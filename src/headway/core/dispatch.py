@@ -138,23 +138,23 @@ class Dispatcher:
         self._forecast.left(request_id, now)
         return self._waiting.remove(request_id)
 
-    def settle(self, request_id: str, cost_actual: float, now: float) -> bool:
+    def settle(self, request_id: str, cost: float | None, now: float) -> bool:
         """Replace a sent request's prediction by its actual cost; return whether it was sent.
 
-        A second call for the same request does nothing.
+        None: nobody knows it, so the prediction stays. A second call does nothing.
         """
         sent = self._sent.pop(request_id, None)
         if sent is None:
             return False
         entry, waiting = sent.entry, self._waiting
         backlogged, index = waiting.backlogged, waiting.index(entry)
+        cost_actual = entry.cost if cost is None else cost
         waiting.lanes[index].settle(entry, cost_actual)
-        over = entry.cost - cost_actual
-        if over <= 0:
+        if (over := entry.cost - cost_actual) <= 0:
             self._floors.serve(index, -over, backlogged, sent.blocked)
         else:
             self._floors.refund(index, over, cost_actual, sent.paid, backlogged, sent.blocked)
-        self._forecast.settled(cost_actual, now - sent.at, now)
+        self._forecast.settled(0.0 if cost is None else cost, now - sent.at, now)
         return True
 
     def not_served_within(self, seconds: float) -> list[str]:

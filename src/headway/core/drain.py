@@ -4,6 +4,8 @@ Service per second, measured only while requests wait: what is served while nobo
 much was asked for, not how much can be given.
 """
 
+from math import inf
+
 from headway.core.rates import Moments, MovingRate
 
 MEMORY_S = 30.0
@@ -48,9 +50,12 @@ class DrainRate:
             self._costs.add(cost)
             self.mean_cost = self._costs.mean
             self._pace.add(service_s / cost)
-        since = self._filled if saturated and self._since is None else self._since
+        since, most_s = self._since, inf
+        if since is None and saturated:
+            # Capacity that nobody used meanwhile says nothing; what has ended used it.
+            since, most_s = self._filled, service_s
         if since is not None:
-            elapsed_s = max(0.0, now - since)
+            elapsed_s = min(most_s, max(0.0, now - since))
             rate = self._rate.add(cost, elapsed_s)
             self._gaps.add(elapsed_s)
             self.rate = rate if self._rate.samples >= MIN_SAMPLES and rate >= SMALLEST else None

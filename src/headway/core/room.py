@@ -32,6 +32,7 @@ class Room:
         self._num_promised = sum(self.promised.values())
         protected = (r for r in step.residents if r.protected)
         self._protected = {r.sequence_id: self._blocks(r.max_num_tokens) for r in protected}
+        self._refuses_protected = False
         self._slots = limits.max_num_seqs - len(step.residents)
         self._by_rank = by_rank
         self._residents = [len(residents) for residents in by_rank]
@@ -113,20 +114,22 @@ class Room:
     # -- admissions -----------------------------------------------------------------------------
 
     def lacking_slots(self, rank: int) -> int:
-        """Return how many have to give up their slots so that one of this tier is admitted.
-
-        Tiers above then have what they do not use yet of their reserves, also if those have grown.
-        """
+        """Return how many must give up slots to admit one of this tier and keep those reserved."""
         above = zip(self._tiers[:rank], self._residents, strict=False)
         unused = [tier.reserved_slots - num_residents for tier, num_residents in above]
         kept = _kept(unused, None if self._demand is None else self._demand[0])
         return max(0, kept + 1 - self._slots)
 
     def may_protect(self, candidate: Candidate) -> bool:
-        """Return whether one that nobody may preempt may be let in: the first, then a share."""
+        """Return whether one that nobody may preempt may be let in: the first, then a share.
+
+        Once one was refused, nobody is behind it, or the large would never be the first.
+        """
         blocks = sum(self._protected.values()) + self._blocks(candidate.max_num_tokens)
         fits = len(self._protected) + 1 <= PROTECTED_SHARE * self._max_num_seqs
-        return not self._protected or (fits and blocks <= PROTECTED_SHARE * self._memory.num_blocks)
+        fits = fits and blocks <= PROTECTED_SHARE * self._memory.num_blocks
+        self._refuses_protected |= bool(self._protected) and not fits
+        return not self._refuses_protected
 
     def shortage_to_admit(self, candidate: Candidate, match: Match) -> int:
         """Return how many blocks are lacking to admit; 0 or less: none."""

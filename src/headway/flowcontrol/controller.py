@@ -55,7 +55,6 @@ class Lease:
         """How long that was predicted to be at its arrival; None: unknown."""
         self._controller = controller
         self.request_id = waiter.request.request_id
-        self._predicted = waiter.request.cost
         self.has_started = False
         self._released = False
 
@@ -72,7 +71,7 @@ class Lease:
         """
         if not self._released:
             self._released = True
-            self._controller.settle(self, self._predicted if cost is None else cost)
+            self._controller.settle(self, cost)
 
 
 @dataclass(slots=True, eq=False)
@@ -172,12 +171,12 @@ class FlowController:
         """Called by `Lease.started`: the node has begun one request more."""
         self._pool.started(node, rank)
 
-    def settle(self, lease: Lease, cost: float) -> None:
+    def settle(self, lease: Lease, cost: float | None) -> None:
         """Called by `Lease.release`: the place at the node is free."""
         now = self._clock.now()
         self._pool.give_back(lease.node, lease.rank, started=lease.has_started)
         self._pool.tick(lease.node, now)
-        self._demand.served(lease.rank, cost, now)
+        self._demand.served(lease.rank, 0.0 if cost is None else cost, now)
         self.dispatcher.settle(lease.request_id, cost, now)
         self.pump()
 

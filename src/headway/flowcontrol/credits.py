@@ -44,17 +44,19 @@ def floor_slots(limit: int, tiers: Tiers, *, preempts: bool, policy: str) -> tup
     They are there whatever others send, so that the engine always has of each tier whom to pay its
     floor: twice the floor's share of the slots, for a slot in decode is served less than one that
     prefills. Together they leave one slot, without which the most urgent tier would never come to
-    a node where the others ask for all that is kept for them; large floors share what is left. At
-    a node that does not plan by tier they would only queue.
+    a node where the others ask for all that is kept for them; large floors share what is left, one
+    for each as far as that goes. At a node that does not plan by tier they would only queue.
     """
     floors = [tier.floor for tier in tiers.all]
     if policy == "fcfs" or not preempts or not any(floors):
         return (0,) * len(tiers)
     most = limit - 1
     slots = min(SLOTS_PER_FLOOR * limit, most / sum(floors))
-    kept = [floor(slots * share) for share in floors]
-    for rank, share in enumerate(floors):
-        if kept[rank] < slots * share and sum(kept) < most:
+    wanted = [slots * share for share in floors]
+    kept = [floor(each) for each in wanted]
+    ranks = range(len(kept))
+    for rank in sorted(ranks, key=lambda rank: (kept[rank] > 0, kept[rank] - wanted[rank])):
+        if kept[rank] < wanted[rank] and sum(kept) < most:
             kept[rank] += 1
     return tuple(kept)
 

@@ -23,10 +23,10 @@ MAX_FAILURES = 2
 """How often nodes may fail at one request, which may be the cause itself."""
 MOST_STARTING = 4
 """Requests without a first token from which on a node is behind: about what one step begins."""
-PROMPT_WEIGHT = 8
-"""How many streams more a request counts for while it has no first token: a prompt costs whoever
-comes after it whole steps, a stream one token of each. A node that has become slow shows it here
-first."""
+SLOTS_PER_STREAM = 32
+"""Of a node's slots, for so many each a critical request counts as one stream more, and at least as
+one, while it has no first token: a prompt costs whoever comes after it whole steps, a stream a
+token of each. A node that has become slow shows it here first."""
 MAX_HOLD_S = 30.0
 """Longest time that a node's own Retry-After is obeyed."""
 
@@ -92,7 +92,8 @@ class Node:
         load = sum(self._inflight) / limit
         if not self._preempts:
             return load, load
-        return load, (self._inflight[0] + PROMPT_WEIGHT * self._starting[0] + load) / limit
+        prompts = max(1.0, limit / SLOTS_PER_STREAM) * self._starting[0]
+        return load, (self._inflight[0] + prompts + load) / limit
 
     def began(self, rank: int) -> None:
         """One request more is in flight."""
