@@ -75,6 +75,22 @@ def test_a_window_is_refused(model: str) -> None:
         Engine(model, window=64)
 
 
+def test_an_admission_of_one_token_has_all_slots_for_its_drafts(model: str) -> None:
+    """Its prompt is in the cache but for a token, and vLLM makes it as long as the decodes."""
+    engine = Engine(model, settings=NO_RESERVE)
+    engine.scheduler.num_spec_tokens = 3
+    prompt = list(range(5000, 5033))
+    engine.add("before", BULK, prompt=prompt)
+    engine.run()
+    engine.add("running", BULK, max_tokens=40)
+    while not engine.outputs["running"]:
+        engine.step()
+    engine.add("again", BULK, prompt=prompt)
+    assert engine.step()["again"] == 1 + 3
+    engine.run()
+    assert len(engine.outputs["again"]) == 8
+
+
 def test_drafts_that_exceed_a_step_together_do_not_empty_it(model: str) -> None:
     """Eight requests with ten drafts each are 88 tokens, of 64 that a step may have."""
     engine = Engine(model, settings=NO_RESERVE)

@@ -74,6 +74,7 @@ class QoSScheduler(AsyncScheduler):
         )
         self._step_clock = StepClock()
         self._caps: dict[str, int] = {}
+        self._admitted: frozenset[str] = frozenset()
         self._clears_caches = False
         self._num_preempted = 0
         self._spare_tokens = 0
@@ -183,17 +184,29 @@ class QoSScheduler(AsyncScheduler):
             drafts = len(self.requests[item.sequence_id].spec_token_ids)
             self._caps[item.sequence_id] = item.num_tokens + drafts
         self._spare_tokens = self.max_num_scheduled_tokens - sum(self._caps.values())
-        return [item.sequence_id for item in plan.items if item.is_admission]
+        admitted = [item.sequence_id for item in plan.items if item.is_admission]
+        self._admitted = frozenset(admitted)
+        return admitted
 
     def _take_blocks(self, request_id: str, now: float) -> None:
         request = self.requests[request_id]
         self.running.remove(request)
         self._preempt_request(request, now)
 
+    def _planned(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
+        """Return how many of the tokens that vLLM would compute the plan computes.
+
+        To an admission of which one token is left vLLM adds slots for drafts, all of them or none.
+        """
+        is_last = request.num_tokens - num_computed_tokens == 1
+        if is_last and request.request_id in self._admitted:
+            return num_new_tokens
+        return min(num_new_tokens, self._caps.get(request.request_id, num_new_tokens))
+
     def _reserve_prefill_lookahead(
         self, request: Request, num_computed_tokens: int, num_new_tokens: int
     ) -> int:
-        cap = min(num_new_tokens, self._caps.get(request.request_id, num_new_tokens))
+        cap = self._planned(request, num_computed_tokens, num_new_tokens)
         num_tokens: int = super()._reserve_prefill_lookahead(request, num_computed_tokens, cap)
         return num_tokens
 
@@ -201,8 +214,7 @@ class QoSScheduler(AsyncScheduler):
         self, request: Request, num_computed_tokens: int, num_new_tokens: int, *args: Any, **kw: Any
     ) -> Any:
         """Let the encoder work for no more of a prompt than what the plan computes."""
-        planned = min(num_new_tokens, self._caps.get(request.request_id, num_new_tokens))
-        cap = planned
+        cap = planned = self._planned(request, num_computed_tokens, num_new_tokens)
         if cap > 0 and self.scheduler_config.disable_chunked_mm_input:
             longest = min(num_new_tokens, planned + max(0, self._spare_tokens))
             cap = whole_items(
