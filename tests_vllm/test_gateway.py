@@ -175,7 +175,7 @@ def test_requests_wait_at_the_gateway_and_leave_by_tier(stack: Stack) -> None:
         return stack.late.samples("headway_queue_depth")[f'tier="{tier}"'] >= number
 
     with ThreadPoolExecutor(13) as callers:
-        asked = [callers.submit(ask, "bulk", 480) for _ in range(PLACES)]
+        asked = [callers.submit(ask, "bulk", 200) for _ in range(PLACES)]
         assert eventually(lambda: stack.vllm.total("vllm:num_requests_running") == PLACES)
         asked += [callers.submit(ask, "bulk", 60) for _ in range(10)]
         assert eventually(lambda: are_queued("bulk", PLACES + 1))
