@@ -10,6 +10,7 @@ throughput and gap with the courses of the learnt limits.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, quantiles
@@ -106,13 +107,13 @@ def draw(static: dict[int, RunReport], best: int, learnt: list[Learnt], path: Pa
     figure.savefig(path, dpi=110)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; 1 when a learnt limit is more than 10 % from the best fixed one, or swings
     by more."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_seeds(parser)
     parser.add_argument("--plot", type=Path, help="draw the first seed's runs to this PNG")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     worst = 0.0
     for seed in range(options.seeds):
         static = run_fixed(seed)

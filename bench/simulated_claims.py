@@ -8,7 +8,7 @@ when it is met with every seed. TRACES is a folder with the traces that are name
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from math import inf
@@ -359,9 +359,9 @@ CLAIMS = (
 )
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, a claim at a time; 1 when one is not met."""
-    options = _options()
+    options = _options(arguments)
     chosen = [each for each in CLAIMS if not options.only or each.name in options.only]
     benches = [Bench(seed, options.traces) for seed in range(options.seeds)]
     rows: list[Row] = []
@@ -377,14 +377,14 @@ def main() -> int:
     return 0 if all(row.met is not False for row in rows) else 1
 
 
-def _options() -> Any:
+def _options(arguments: Sequence[str] | None) -> Any:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traces", type=Path, default=Path("../shared/traces"))
     add_seeds(parser)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", action="append", choices=[each.name for each in CLAIMS])
     parser.add_argument("--output", type=Path)
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def _measured(name: str, bench: Bench) -> Figures:

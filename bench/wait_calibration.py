@@ -8,7 +8,7 @@ compares each wait with the p90 that was told on arrival.
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,11 +55,11 @@ LOADS = (
 )
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print the shares; 1 when one is outside 85 to 95 %."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_seeds(parser)
-    seeds = parser.parse_args().seeds
+    seeds = parser.parse_args(arguments).seeds
     all_held = True
     for load in LOADS:
         for seed in range(seeds):

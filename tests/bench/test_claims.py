@@ -1,6 +1,6 @@
 """Can a claim be met by what nobody got, or by what was not measured?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 
 import pytest
@@ -58,13 +58,9 @@ def test_who_holds_no_load_has_no_ratio_to_be_proud_of() -> None:
 @pytest.mark.parametrize("main", [simulated_claims.main, wait_calibration.main, limiter_knee.main])
 @pytest.mark.parametrize("seeds", ["0", "-1", "x"])
 def test_without_a_seed_nothing_is_claimed(
-    main: Callable[[], int],
-    seeds: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    main: Callable[[Sequence[str]], int], seeds: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["measurement", "--seeds", seeds])
     with pytest.raises(SystemExit) as stopped:
-        main()
+        main(["--seeds", seeds])
     assert stopped.value.code == 2
     assert "--seeds: must be a whole number of at least 1" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from headway.core.outcome import Outcome
 from headway.errors import ConfigError
 from headway.sim.call import Call
 from headway.sim.measures import RunReport
+from headway.sim.plan_log import PlanLog
 from headway.sim.records import OUTCOMES, Rows
 from headway.sim.run import simulate
 from headway.sim.world import World
@@ -49,22 +51,24 @@ def test_requests_cut_off_by_the_horizon_have_their_outcome_too() -> None:
     assert len(set(rows.outcome)) == 2
 
 
-def sent_again(world: World, monkeypatch: pytest.MonkeyPatch) -> list[Call]:
-    """Return the list of the calls that lost their node and wait again, each time that they do."""
-    calls: list[Call] = []
-    submit_again = world.gateway.submit_again
+class Ends(PlanLog):
+    """Keeps the requests as they end."""
 
-    def noting(call: Call, now: float) -> None:
-        calls.append(call)
-        submit_again(call, now)
+    def __init__(self) -> None:
+        super().__init__(StringIO())
+        self.calls: list[Call] = []
 
-    monkeypatch.setattr(world.gateway, "submit_again", noting)
-    return calls
+    def end(self, now: float, call: Call) -> None:
+        """See `PlanLog`."""
+        self.calls.append(call)
+
+    def num_moves(self) -> int:
+        """Return how often a request lost its node and waited again; who ended with it did not."""
+        lost = sum(len(call.lost_at) for call in self.calls)
+        return lost - sum(call.outcome is Outcome.FAILED_NODE for call in self.calls)
 
 
-def test_what_a_dying_node_had_not_begun_to_answer_is_served_elsewhere(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_dying_node_had_not_begun_to_answer_is_served_elsewhere() -> None:
     """Streams fail that have begun, as at the gateway; of the others each token comes once."""
     events = [
         {"kind": "node-down", "node": 0, "at_s": 2.0, "until_s": 3.5},
@@ -73,8 +77,8 @@ def test_what_a_dying_node_had_not_begun_to_answer_is_served_elsewhere(
     ]
     many = {**CRITICAL, "arrivals": {"kind": "poisson", "rate": 10}}
     nodes = {"count": 2, "max_num_seqs": 16, "num_blocks": 512, "max_num_batched_tokens": 512}
-    world = World(scenario(many, BULK, events=events, nodes=nodes), "headway")
-    moved = sent_again(world, monkeypatch)
+    ends = Ends()
+    world = World(scenario(many, BULK, events=events, nodes=nodes), "headway", plan_log=ends)
     rows = world.run().recorder.rows
     again = World(scenario(many, BULK, nodes=nodes), "headway").run().recorder.rows
     whole = dict(zip(again.arrival, again.output_tokens, strict=True))
@@ -84,8 +88,9 @@ def test_what_a_dying_node_had_not_begun_to_answer_is_served_elsewhere(
         if rows.rank[row] == 0:
             is_whole = rows.output_tokens[row] == whole[rows.arrival[row]]
             assert is_whole == (outcome is Outcome.COMPLETED)
-    assert moved
-    assert {call.outcome for call in moved} == {Outcome.COMPLETED}
+    assert ends.num_moves() > 0
+    lost = [call for call in ends.calls if call.lost_at]
+    assert all((call.outcome is Outcome.COMPLETED) == (call.num_attempts == 2) for call in lost)
 
 
 def test_what_a_dying_node_counted_is_in_the_report() -> None:
@@ -103,9 +108,7 @@ def test_what_a_dying_node_counted_is_in_the_report() -> None:
 @pytest.mark.parametrize(
     "policy", ["headway", "fcfs", "vllm-priority", "sarathi", "static-partition", "vtc"]
 )
-def test_each_preemption_is_one_of_a_request_however_it_ends(
-    policy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_preemption_is_one_of_a_request_however_it_ends(policy: str) -> None:
     """Some clients leave, some requests are lost with their node, some are cut off at the end.
 
     One that is sent again has lost its blocks once more.
@@ -114,15 +117,15 @@ def test_each_preemption_is_one_of_a_request_however_it_ends(
     bulk = {**BULK, "cancel_share": 0.3, "cancel_after_s": 20.0, "output_tokens": 100}
     bulk["prompt_tokens"] = 100
     lost = [{"kind": "node-down", "node": 0, "at_s": 4.0}]
-    world = World(scenario(bulk, nodes=small, events=lost, drain_s=0), policy)
-    moved = sent_again(world, monkeypatch)
-    recorder = world.run().recorder
+    ends = Ends()
+    made = scenario(bulk, nodes=small, events=lost, drain_s=0)
+    recorder = World(made, policy, plan_log=ends).run().recorder
     rows = recorder.rows
     outcomes = {OUTCOMES[number] for number in rows.outcome}
     assert {Outcome.CANCELLED, Outcome.FAILED_NODE, Outcome.EVICTED_SHUTTING_DOWN} <= outcomes
     total = sum(engine.num_preemptions for engine in recorder.engines)
     assert total > 0
-    assert sum(rows.num_preemptions) == total + len(moved)
+    assert sum(rows.num_preemptions) == total + ends.num_moves()
 
 
 def test_only_time_in_the_queue_counts_when_a_node_is_lost() -> None:
