@@ -143,7 +143,9 @@ class _Planner:
         may_exceed = self._limits.may_exceed_tokens and not self._prefilled
         paid = paid_by_floors(self._step, self._limits, self.draft, may_exceed=may_exceed)
         for candidate, match in paid:
-            if candidate.rank < self._overtaking.held_from:
+            if candidate.protected and not self.draft.room.may_protect(candidate):
+                self.draft.waits[candidate.sequence_id] = Wait.HELD
+            elif candidate.rank < self._overtaking.held_from:
                 self._admit_on(candidate, match, candidate.num_tokens - match.num_tokens)
 
     def _admit(self, rank: int, *, overdue: bool = False) -> None:

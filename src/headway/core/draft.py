@@ -108,8 +108,6 @@ class Draft:
 
     def admit(self, candidate: Candidate, match: Match, num_tokens: int) -> Wait | None:
         """Plan the candidate's first `num_tokens` after those matched; else return why not."""
-        if candidate.protected and not self.room.may_protect(candidate):
-            return Wait.HELD
         shortage = self.room.shortage_to_admit(candidate, match)
         num_slots = self.room.lacking_slots(candidate.rank)
         lacks = shortage > 0 or num_slots > 0
