@@ -123,7 +123,7 @@ class Room:
     def may_protect(self, candidate: Candidate) -> bool:
         """Return whether one that nobody may preempt may be let in: the first, then a share.
 
-        Once one was refused, nobody is behind it, or the large would never be the first.
+        Once one is refused, none behind it is let in, or the large would never be the first.
         """
         blocks = sum(self._protected.values()) + self._blocks(candidate.max_num_tokens)
         fits = len(self._protected) + 1 <= PROTECTED_SHARE * self._max_num_seqs
