@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from headway.clock import ManualClock
 from headway.config import KeyConfig
 from headway.core.tier import DEFAULT_TIERS, Tiers
 from headway.gateway.fake_node import Behaviour, FakeNode
@@ -168,8 +169,12 @@ async def _deaf_client(port: int) -> Connection:
 
 
 def test_the_dead_leave_the_queue_at_once() -> None:
-    """Trial A4: time-outs are answered on time, and who left never reaches the node."""
+    """Trial A4: time-outs are answered on time, and who left never reaches the node.
+
+    Time stands still until all wait: one whose time passes before it joins is refused instead.
+    """
     timeout_s = 0.4
+    clock = ManualClock(100.0)
     tiers = Tiers(
         tuple(
             replace(tier, queue_timeout_s=timeout_s if tier.name == "normal" else None)
@@ -180,7 +185,7 @@ def test_the_dead_leave_the_queue_at_once() -> None:
     async def scenario() -> None:
         gate = asyncio.Event()
         node = FakeNode(behaviour=Behaviour(gate=gate))
-        async with gateway_before(node, tiers=tiers, max_inflight=1) as running:
+        async with gateway_before(node, tiers=tiers, clock=clock, max_inflight=1) as running:
             busy = asyncio.create_task(running.chat())
             await node.wait_received(1)
             leaving = [await running.open_chat(("x-priority", "bulk")) for _ in range(50)]
@@ -188,14 +193,17 @@ def test_the_dead_leave_the_queue_at_once() -> None:
             names = [f"late-{number}" for number in range(50)]
             chats = [running.chat(("x-request-id", name)) for name in names]
             timing_out = list(map(asyncio.create_task, chats))
-            await eventually(lambda: running.queued_of(NORMAL) > 0)
+            await eventually(lambda: running.queued_of(NORMAL) == 50)
             for connection in leaving:
                 connection.leave()
             await eventually(lambda: running.queued_of(BULK) == 0)
             live = asyncio.create_task(running.chat(("x-priority", "bulk"), user="live"))
+            await eventually(lambda: running.queued_of(BULK) == 1)
+            assert not any(task.done() for task in timing_out)
+            clock.advance(timeout_s)
             answers = await asyncio.gather(*timing_out)
-            took_s = [running.record(name).e2e_ms / 1000 for name in names]
-            assert timeout_s <= min(took_s) <= max(took_s) < timeout_s + 0.6
+            took_ms = [running.record(name).e2e_ms for name in names]
+            assert took_ms == pytest.approx([timeout_s * 1000] * 50)
             assert {answer.status for answer in answers} == {429}
             assert {answer.error["code"] for answer in answers} == {"queue_timeout"}
             assert {a.headers["x-headway-drop-reason"] for a in answers} == {"rejected-ttl-expired"}
