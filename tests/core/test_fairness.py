@@ -326,6 +326,19 @@ def test_tenants_that_come_once_do_not_fill_the_memory() -> None:
     assert len(queue.service) <= MAX_IDLE_TENANTS + 2
 
 
+def test_of_too_many_idle_tenants_the_least_in_debt_are_forgotten() -> None:
+    """Otherwise whoever was served most comes back as a newcomer."""
+    queue = FairQueue()
+    fill(queue, "z", 1)
+    queue.charge("heavy", 100.0)
+    for number in range(2 * MAX_IDLE_TENANTS):
+        queue.charge(f"t{number}", 1.0)
+    queue.charge("light", 2.0)
+    for tenant in ("heavy", "light"):
+        queue.push(tenant, tenant, cost=1.0, key=0.0)
+    assert list(queue.in_order()) == ["z0", "light", "heavy"]
+
+
 def test_the_oldest_debts_are_forgotten_once_the_virtual_time_has_passed_them() -> None:
     queue = FairQueue()
     fill(queue, "z", 100)
