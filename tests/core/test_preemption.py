@@ -2,10 +2,17 @@
 
 from collections.abc import Collection
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.preemption import LOOKED_AT, Victim, choose_victims, may_preempt
+from headway.core.preemption import (
+    LOOKED_AT,
+    Victim,
+    choose_victims,
+    may_preempt,
+    rest_s,
+)
 from headway.core.step import Candidate, Resident, TierLimits
 
 TIERS = (TierLimits(preemptible=False), TierLimits(), TierLimits())
@@ -118,3 +125,8 @@ def test_the_protected_and_the_not_preemptible_stay() -> None:
     assert not may_preempt(resident(0, 0), resident(2, 5, protected=True), TIERS)
     assert not may_preempt(resident(0, 0), resident(1, 5), exempt)
     assert may_preempt(resident(1, 0), resident(1, 5), exempt)
+
+
+def test_g4_each_rest_is_twice_as_long_as_the_one_before_up_to_two_seconds() -> None:
+    rests = [rest_s(num_preemptions) for num_preemptions in range(1, 7)]
+    assert rests == pytest.approx([0.2, 0.4, 0.8, 1.6, 2.0, 2.0])
