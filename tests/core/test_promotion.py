@@ -88,6 +88,19 @@ def test_it_moves_up_at_the_time_that_was_foretold_and_takes_the_upper_credit() 
     flow.check_integrity()
 
 
+def test_it_arrives_in_the_tier_above_when_it_moves_up_behind_its_own_tenants_requests() -> None:
+    flow = Dispatcher(PATIENT, Prices())
+    flow.enqueue(dated("r", 100.0), 0.0)
+    flow.enqueue(request("early", 1, "d", arrival=80.0), 80.0)
+    assert flow.next(90.0, NO_CREDIT) == WaitUntil(100.0)
+    flow.enqueue(request("late", 1, "d", arrival=95.0), 95.0)
+    order = [flow.next(95.0, ALL_FREE) for _ in range(3)]
+    assert order == [Dispatch("early"), Dispatch("r", promoted_to=1), Dispatch("late")]
+    for name in ("early", "r", "late"):
+        assert flow.settle(name, 10.0, 96.0)
+    flow.check_integrity()
+
+
 def test_promoted_work_expires_at_its_own_deadline_not_at_the_limit_of_the_tier_above() -> None:
     flow = Dispatcher(Tiers(), Prices())
     flow.enqueue(dated("r", 1000.0), 0.0)
