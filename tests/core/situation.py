@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headway.core.batching import plan_step
-from headway.core.room import target
+from headway.core.protection import target
 from headway.core.step import (
     Candidate,
     Match,

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from math import inf
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -147,41 +146,6 @@ def test_residents_keep_the_blocks_their_prompts_need() -> None:
     step = plan([prefill("a", 1, 0, 100)], [waits("b", 1, 1, 80)], num_blocks=12)
     assert set(tokens(step)) == {"a"}
     assert step.waits["b"] is Wait.BLOCKS
-
-
-def test_the_protected_keep_room_to_finish() -> None:
-    """G4: others neither take what a protected one holds nor what it may still need."""
-    safe = Resident("safe", 2, 0, 33, 32, 160, 0, protected=True)
-    step = plan([safe, decode("c", 0, 9, tokens=32)], [], num_blocks=12)
-    assert step.waits == {"c": Wait.BLOCKS}
-    assert tokens(step) == {"safe": 1}
-
-
-def test_the_protected_share_a_quarter_and_hold_nobody_else_up() -> None:
-    """A quarter of eight slots, or of so many blocks; the first one comes in whatever it takes."""
-    limits = StepLimits(max_num_seqs=8, max_num_batched_tokens=64, tiers=PLAIN)
-    protected = [waits(f"p{i}", 2, i, 4, protected=True) for i in range(100)]
-    others = [waits(f"b{i}", 2, 50 + i, 4) for i in range(2)]
-    step = plan([], [*protected, *others], limits=limits)
-    assert list(tokens(step)) == ["p0", "p1", "b0", "b1"]
-    assert {step.waits[f"p{i}"] for i in range(2, 100)} == {Wait.HELD}
-    assert step.overtaken == {}
-    for num_blocks, admitted in ((16, 2), (15, 1), (2, 1)):
-        step = plan([], protected, num_blocks=num_blocks, limits=limits)
-        assert len(tokens(step)) == admitted
-
-
-@pytest.mark.parametrize("rank", [1, 2])
-def test_b7_no_small_one_that_is_protected_passes_a_large_one(rank: int) -> None:
-    """Else one that takes more than a quarter would never be the first, as one always is there."""
-    safe = Resident("safe", 2, 0, 33, 32, 160, 0, protected=True)
-    large = waits("large", 1, 1, 400, protected=True)
-    small = waits("small", rank, 2, 4, protected=True)
-    other = waits("other", rank, 3, 4)
-    step = plan([safe], [large, small, other], num_blocks=100)
-    assert set(tokens(step)) == {"safe", "other"}
-    assert step.waits == {"large": Wait.HELD, "small": Wait.HELD}
-    assert "large" in tokens(plan([], [large, small, other], num_blocks=100))
 
 
 def test_who_does_not_fit_is_overtaken_a_bounded_number_of_times() -> None:

@@ -124,9 +124,22 @@ def test_the_protected_and_the_not_preemptible_stay() -> None:
     exempt = (TierLimits(), TierLimits(preemptible=False), TierLimits())
     assert not may_preempt(resident(0, 0), resident(2, 5, protected=True), TIERS)
     assert not may_preempt(resident(0, 0), resident(1, 5), exempt)
+    large = resident(2, 5, protected=True)
+    assert [may_preempt(resident(i, 0), large, TIERS, is_large=True) for i in (0, 1, 2)] == [
+        True,
+        False,
+        False,
+    ]
+    most_urgent = resident(0, 5, protected=True)
+    assert not may_preempt(resident(0, 0), most_urgent, TIERS, is_large=True)
     assert may_preempt(resident(1, 0), resident(1, 5), exempt)
 
 
 def test_g4_each_rest_is_twice_as_long_as_the_one_before_up_to_two_seconds() -> None:
-    rests = [rest_s(num_preemptions) for num_preemptions in range(1, 7)]
+    rests = [rest_s(num_preemptions, 9) for num_preemptions in range(1, 7)]
     assert rests == pytest.approx([0.2, 0.4, 0.8, 1.6, 2.0, 2.0])
+
+
+def test_nobody_rests_after_the_preemption_that_protects() -> None:
+    """A large one does again after each that rank 0 asks of it beyond."""
+    assert [rest_s(num_preemptions, 2) for num_preemptions in (1, 2, 3)] == [0.2, 0.0, 0.8]

@@ -126,8 +126,8 @@ def test_a_floor_of_the_most_urgent_tier_does_not_go_past_what_is_overdue() -> N
     """Bulk that no longer lets itself be overtaken is left room for, whoever is owed."""
     tiers = (TierLimits(floor=0.1), TierLimits(), TierLimits(floor=0.3))
     limits = StepLimits(3, 64, tiers, enable_chunked_prefill=False)
-    residents = [decode("d", 0, 0, tokens=20), decode("x", 2, 1, tokens=31)]
-    overdue = waits("b", 2, 2, 60, overtaken=8)
+    residents = [decode("d", 0, 0, tokens=20), decode("x", 2, 1, tokens=47)]
+    overdue = waits("b", 2, 2, 48, overtaken=8)
     step = plan(
         residents,
         [waits("c", 0, 5, 40), overdue],

@@ -107,16 +107,22 @@ class Books(RuleBasedStateMachine):
         emitted = len(self.drive.emitted)
         known = {i: len(s.token_ids) for i, s in self.living.items()}
         step = self.drive.step(failing)
-        self.times_preempted.update(step.plan.preempted)
+        large = {r.sequence_id for r in before.residents if self.gives_way(r)}
+        self.times_preempted.update(set(step.plan.preempted) - large)
         self.check_whole(before, step)
-        check_preemptions(before, step, candidates, scheduler.limits.tiers)
+        check_preemptions(before, step, candidates, scheduler.limits.tiers, large)
         check_reserve(before, step, candidates, self.slots)
         check_reasons(step, heads, candidates, scheduler.limits.max_overtakes)
-        check_critical(before, step, heads[0])
+        check_critical(before, step, heads[0], large)
         for sequence_id in {name for _, name in self.drive.emitted[emitted:]} - set(failing):
             grown = len(self.drive.sequences[sequence_id].token_ids) - known[sequence_id]
             assert grown == 1, "I9: a token is lost or doubled"
         return before, step
+
+    def gives_way(self, resident: Resident) -> bool:
+        """Whether it is protected and yet leaves rank 0 the blocks that it needs."""
+        blocks = -(-resident.max_num_tokens // BLOCK)
+        return resident.protected and resident.rank > 0 and 2 * blocks > self.drive.kv.num_blocks
 
     def check_whole(self, before: StepInput, step: ScheduledStep) -> None:
         """G6, I7 and I8: the step computes something, within its budget, of those that run."""
@@ -174,6 +180,7 @@ def check_preemptions(
     step: ScheduledStep,
     candidates: dict[str, Candidate],
     tiers: tuple[TierLimits, ...],
+    large: set[str],
 ) -> None:
     """I3, G4: whoever gives way does so for one who runs and may ask for it."""
     residents = {r.sequence_id: r for r in before.residents}
@@ -183,7 +190,8 @@ def check_preemptions(
     for sequence_id in step.plan.preempted:
         victim = residents[sequence_id]
         by_force = len(planned) == 1
-        assert by_force or any(may_preempt(one, victim, tiers) for one in planned), "I3"
+        may_ask = (may_preempt(o, victim, tiers, is_large=sequence_id in large) for o in planned)
+        assert by_force or any(may_ask), "I3"
 
 
 def check_reserve(
@@ -218,13 +226,16 @@ def check_reasons(
             assert held or head.sequence_id in plan.waits, "I8: no reason"
 
 
-def check_critical(before: StepInput, step: ScheduledStep, head: Candidate | None) -> None:
+def check_critical(
+    before: StepInput, step: ScheduledStep, head: Candidate | None, large: set[str]
+) -> None:
     """I5, G2: the first critical request runs, unless one of the named reasons holds it."""
     planned = {item.sequence_id for item in step.plan.items}
     if head is None or head.sequence_id in planned:
         return
     own_tier = any(r.rank == 0 for r in before.residents)
-    protected = any(r.protected for r in before.residents)
     reason = step.plan.waits.get(head.sequence_id)
+    gives_way = large if reason is Wait.BLOCKS else ()
+    protected = any(r.protected and r.sequence_id not in gives_way for r in before.residents)
     assert own_tier or protected or before.owed, "I5: lower tiers keep critical out"
     assert reason in (Wait.SLOTS, Wait.BLOCKS, Wait.HELD, Wait.TOKENS), "I5: no reason"

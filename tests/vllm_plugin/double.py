@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from headway.core.room import target
+from headway.core.protection import target
 from headway.core.step import Match, Resident, StepPlan
 from headway.vllm_plugin.planner import Planner
 from headway.vllm_plugin.queue import PlannedQueue

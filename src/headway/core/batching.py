@@ -164,7 +164,8 @@ class _Planner:
             if wait is not None:
                 self.draft.waits[candidate.sequence_id] = wait
                 looked_past += not (wait is Wait.HELD and candidate.protected)
-                overtaking.note_blocked(candidate, wait)
+                if self.draft.room.could_fit(candidate):
+                    overtaking.note_blocked(candidate, wait)
             out_of_room = wait in (Wait.TOKENS, Wait.SLOTS)
             if out_of_room or looked_past >= self._limits.lookahead or rank >= overtaking.held_from:
                 return

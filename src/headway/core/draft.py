@@ -144,10 +144,12 @@ class Draft:
             kept.update(self.preempted)
             lowest = requester.rank + isinstance(requester, Candidate)
             others = chain.from_iterable(self._by_rank[lowest:])
+            is_large = self.room.is_large
             allowed = (
                 r
                 for r in others
-                if r.sequence_id not in kept and may_preempt(requester, r, self._tiers)
+                if r.sequence_id not in kept
+                and may_preempt(requester, r, self._tiers, is_large=shortage > 0 and is_large(r))
             )
         victims = choose_victims(
             (Victim(r.sequence_id, r.rank, r.arrival, r.num_computed) for r in allowed),

@@ -1,7 +1,8 @@
 """Who gives way when slots or blocks run out?
 
 Edges point only to a less urgent tier that allows it, or, for blocks and between residents, from an
-older to a younger request of one tier; so they have no cycle. A protected request never gives way.
+older to a younger request of one tier; so they have no cycle. A protected request never gives way,
+a large one only to rank 0, for blocks (`protection.py`).
 """
 
 from bisect import bisect_left
@@ -27,26 +28,34 @@ class Victim(NamedTuple):
 
 
 def may_preempt(
-    requester: Resident | Candidate, victim: Resident, tiers: Sequence[TierLimits]
+    requester: Resident | Candidate,
+    victim: Resident,
+    tiers: Sequence[TierLimits],
+    *,
+    is_large: bool = False,
 ) -> bool:
     """Whether `requester` may take the blocks of `victim`, and, if less urgent, its slot.
 
-    1. Never a protected one, nor one that a step under way writes. 2. A less urgent one whose tier
-    is preemptible. 3. Of the same tier only by a resident, and only a younger one: who waits does
-    not push out an equal.
+    1. Never one that a step under way writes, nor a protected one, unless it `is_large` and rank 0
+    needs its blocks. 2. A less urgent one whose tier is preemptible. 3. Of the same tier only by a
+    resident, and only a younger one: who waits does not push out an equal.
     """
-    if victim.protected or victim.busy:
+    is_safe = victim.protected and not (is_large and requester.rank == 0 < victim.rank)
+    if is_safe or victim.busy:
         return False
     if victim.rank != requester.rank:
         return victim.rank > requester.rank and tiers[victim.rank].preemptible
     return isinstance(requester, Resident) and victim.arrival > requester.arrival
 
 
-def rest_s(num_preemptions: int) -> float:
+def rest_s(num_preemptions: int, max_preemptions: int) -> float:
     """Return how long a request waits before it may be admitted again, after so many preemptions.
 
-    Twice as long each time, so that it is not pushed out by each of a run of urgent requests.
+    Twice as long each time, so that it is not pushed out by each of a run of urgent requests; not
+    at all after the one with which it becomes protected.
     """
+    if num_preemptions == max_preemptions:
+        return 0.0
     return float(min(MAX_REST_S, REST_S * 2 ** (num_preemptions - 1)))
 
 

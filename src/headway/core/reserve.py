@@ -58,3 +58,10 @@ class DemandReserve:
                 demand.add(asked)
             self._asked = [0, 0]
         self._until += num_over * self._window_s
+
+
+def kept_free(unused: list[int], demand: int | None) -> int:
+    """Return what is kept free of the reserves, by rank; of the first no more than the demand."""
+    if unused and demand is not None:
+        unused[0] = min(unused[0], demand)
+    return sum(max(0, left) for left in unused)

@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
+from headway.core.protection import Protection, target
+from headway.core.reserve import kept_free
 from headway.core.step import Candidate, Match, Resident, StepInput, StepLimits
-
-PROTECTED_SHARE = 0.25
-"""Of all slots and blocks, what several sequences that nobody may preempt hold together."""
 
 
 class Room:
@@ -30,9 +29,7 @@ class Room:
         self.promised = step.memory.lacking(step.residents)
         """Blocks still to take, by sequence, of those that may have to take any."""
         self._num_promised = sum(self.promised.values())
-        protected = (r for r in step.residents if r.protected)
-        self._protected = {r.sequence_id: self._blocks(r.max_num_tokens) for r in protected}
-        self._refuses_protected = False
+        self._protection = Protection(step.memory, limits.max_num_seqs, step.residents)
         self._slots = limits.max_num_seqs - len(step.residents)
         self._by_rank = by_rank
         self._residents = [len(residents) for residents in by_rank]
@@ -42,9 +39,9 @@ class Room:
         self._preempted: list[str] = []
 
     @cached_property
-    def _most_urgent(self) -> int:
-        """Blocks that the sequences of rank 0 may ever hold."""
-        return sum(self._blocks(r.max_num_tokens) for r in self._by_rank[0])
+    def _first(self) -> int:
+        """Blocks of the known tokens of rank 0, those admitted in this step included."""
+        return sum(self._blocks(target(r)) for r in self._by_rank[0])
 
     @cached_property
     def _unused_blocks(self) -> list[int]:
@@ -69,8 +66,7 @@ class Room:
 
     def shortage_to_grow(self, resident: Resident, blocks: int) -> int:
         """Return how many blocks are lacking to take `blocks`; 0 or less: none."""
-        others = self._protected.keys() - {resident.sequence_id}
-        kept = sum(self.promised.get(sequence_id, 0) for sequence_id in others)
+        kept = self._protection.kept_from(resident, self.promised)
         return blocks - (self._available() - kept)
 
     def grow(self, resident: Resident, blocks: int) -> None:
@@ -105,11 +101,15 @@ class Room:
         self._preempted.append(victim.sequence_id)
         self._used -= self._taken.pop(victim.sequence_id, 0)
         self._num_promised -= self.promised.pop(victim.sequence_id, 0)
-        self._protected.pop(victim.sequence_id, None)
+        self._protection.drop(victim.sequence_id)
         self._slots += 1
         self._residents[victim.rank] -= 1
         if victim.rank == 0:
-            self._most_urgent -= self._blocks(victim.max_num_tokens)
+            self._first -= self._blocks(target(victim))
+
+    def is_large(self, sequence: Resident | Candidate) -> bool:
+        """Return whether rank 0 may take its blocks even when it is protected."""
+        return self._protection.is_large(sequence)
 
     # -- admissions -----------------------------------------------------------------------------
 
@@ -117,19 +117,18 @@ class Room:
         """Return how many must give up slots to admit one of this tier and keep those reserved."""
         above = zip(self._tiers[:rank], self._residents, strict=False)
         unused = [tier.reserved_slots - num_residents for tier, num_residents in above]
-        kept = _kept(unused, None if self._demand is None else self._demand[0])
+        kept = kept_free(unused, None if self._demand is None else self._demand[0])
         return max(0, kept + 1 - self._slots)
 
     def may_protect(self, candidate: Candidate) -> bool:
-        """Return whether one that nobody may preempt may be let in: the first, then a share.
+        """Return whether one preempted as often as allowed may be let in.
 
-        Once one is refused, none behind it is let in, or the large would never be the first.
+        A large one, which gives way to rank 0, waits until that leaves it room beside its reserve.
         """
-        blocks = sum(self._protected.values()) + self._blocks(candidate.max_num_tokens)
-        fits = len(self._protected) + 1 <= PROTECTED_SHARE * self._max_num_seqs
-        fits = fits and blocks <= PROTECTED_SHARE * self._memory.num_blocks
-        self._refuses_protected |= bool(self._protected) and not fits
-        return not self._refuses_protected
+        is_large = candidate.rank > 0 and any(self._residents) and self.is_large(candidate)
+        beside = self._residents[0], self._first + self._tiers[0].reserved_blocks
+        fits = not is_large or self._fits_beside(candidate, *beside)
+        return fits and self._protection.may_enter(candidate)
 
     def shortage_to_admit(self, candidate: Candidate, match: Match) -> int:
         """Return how many blocks are lacking to admit; 0 or less: none."""
@@ -149,29 +148,40 @@ class Room:
         return kept + num_residents if rests else kept
 
     def leaves_room(self, candidate: Candidate, overdue: Candidate) -> bool:
-        """Return whether `overdue` fits beside rank 0, this candidate of it included.
+        """Return whether `overdue` fits beside rank 0 once all others have left.
 
-        That is, once all others have left, whatever rank 0 may come to hold.
+        This candidate of rank 0 included. To who is large it leaves no blocks.
         """
-        between = self._tiers[1 : overdue.rank]
-        blocks = self._most_urgent + self._blocks(candidate.max_num_tokens)
-        blocks = max(blocks, self._tiers[0].reserved_blocks)
-        blocks += sum(tier.reserved_blocks for tier in between) + self._blocks(target(overdue))
-        blocks += self._kept_beside(overdue, self._residents[0] + 1)
         slots = max(self._residents[0] + 1, self._tiers[0].reserved_slots)
-        slots += sum(tier.reserved_slots for tier in between) + 1
-        return blocks <= self._memory.num_blocks and slots <= self._max_num_seqs
+        slots += sum(tier.reserved_slots for tier in self._tiers[1 : overdue.rank]) + 1
+        beside = self._residents[0] + 1, self._first + self._blocks(target(candidate))
+        fits = self.is_large(overdue) or self._fits_beside(overdue, *beside)
+        return fits and slots <= self._max_num_seqs
+
+    def could_fit(self, candidate: Candidate) -> bool:
+        """Return whether it fits once all have left who will; else it would hold others in vain.
+
+        That is beside one of rank 0 and its reserve; who is large beside all that rank 0 holds.
+        """
+        beside = (self._residents[0], self._first) if self.is_large(candidate) else (1, 0)
+        return candidate.rank == 0 or self._fits_beside(candidate, *beside)
+
+    def _fits_beside(self, candidate: Candidate, num_first: int, first: int) -> bool:
+        """Return whether the candidate fits beside so many of rank 0 with so many blocks."""
+        blocks = sum(tier.reserved_blocks for tier in self._tiers[1 : candidate.rank])
+        blocks += max(first, self._tiers[0].reserved_blocks) + self._blocks(target(candidate))
+        return blocks + self._kept_beside(candidate, num_first) <= self._memory.num_blocks
 
     def _to_admit(self, match: Match, num_tokens: int) -> int:
         """Return how many available blocks a candidate uses up by holding `num_tokens`."""
-        num_matched = match.num_tokens // self._memory.block_size
-        return self._blocks(num_tokens) - num_matched + match.num_evictable
+        matched = match.num_tokens // self._memory.block_size
+        return self._blocks(num_tokens) - matched + match.num_evictable
 
     def _reserve(self, candidate: Candidate) -> int:
         if not any(self._residents):
             return 0
         unused = self._unused_blocks[: candidate.rank]
-        return _kept(unused, None if self._demand is None else self._demand[1])
+        return kept_free(unused, None if self._demand is None else self._demand[1])
 
     def admit(self, candidate: Candidate, match: Match, num_tokens: int) -> None:
         """Take a slot and the blocks of `num_tokens`, and promise the rest."""
@@ -182,19 +192,6 @@ class Room:
         self._num_promised += rest
         self._slots -= 1
         self._residents[candidate.rank] += 1
-        if candidate.protected:
-            self._protected[candidate.sequence_id] = self._blocks(candidate.max_num_tokens)
+        self._protection.hold(candidate)
         if candidate.rank == 0:
-            self._most_urgent += self._blocks(candidate.max_num_tokens)
-
-
-def target(sequence: Resident | Candidate) -> int:
-    """Return the tokens whose blocks a sequence is promised."""
-    return sequence.max_num_tokens if sequence.protected else sequence.num_tokens
-
-
-def _kept(unused: list[int], demand: int | None) -> int:
-    """Return what is kept free of the reserves, by rank; of the first no more than the demand."""
-    if unused and demand is not None:
-        unused[0] = min(unused[0], demand)
-    return sum(max(0, left) for left in unused)
+            self._first += self._blocks(target(candidate))

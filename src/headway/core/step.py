@@ -83,7 +83,7 @@ class Memory(Protocol):
         """Blocks that can be taken now: free, or cached without a holder."""
 
     def lacking(self, residents: Collection[Resident]) -> dict[str, int]:
-        """Return by id how many blocks each must take to hold its `room.target`, if any."""
+        """Return by id how many blocks each must take to hold its `protection.target`, if any."""
 
     def releasable(self, sequence_ids: Collection[str], pinned: Collection[int]) -> int:
         """Return how many blocks become available when these residents are preempted together.

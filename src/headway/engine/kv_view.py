@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 
-from headway.core.room import target
+from headway.core.protection import target
 from headway.core.step import Match, Resident
 from headway.engine.kv_blocks import KVBlocks
 from headway.engine.sequence import Sequence

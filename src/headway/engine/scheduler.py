@@ -224,7 +224,7 @@ class Scheduler:
     def _preempt(self, sequence: Sequence, now: float) -> None:
         """Take all blocks; the tokens stay, and so does the place in the order of arrival.
 
-        It rests before it is admitted again, unless it is protected then.
+        It rests before it is admitted again, unless it has become protected.
         """
         self._move(sequence, Event.PREEMPT)
         sequence.preemptions += 1
@@ -233,10 +233,7 @@ class Scheduler:
         del self._running[sequence.sequence_id]
         line = self._lines[sequence.rank]
         line.release(sequence)
-        if sequence.preemptions < self._max_preemptions:
-            line.rest(sequence, now + rest_s(sequence.preemptions))
-        else:
-            line.push(sequence)
+        line.rest(sequence, now + rest_s(sequence.preemptions, self._max_preemptions))
         self._stats.num_preemptions += 1
 
     def _admit(self, item: Item, now: float) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from headway.core.room import target
+from headway.core.protection import target
 from headway.core.step import Match, Resident
 from headway.vllm_plugin.entry import VllmRequest
 

@@ -123,12 +123,10 @@ class Planner:
             self._lines[entry.rank].remove(entry)
 
     def preempt(self, request_id: str, now: float) -> None:
-        """Note that a request is about to lose its blocks to another one; it rests after, or is
-        protected."""
+        """Note that a request is about to lose its blocks to another one; it rests after."""
         entry = self._entries[request_id]
         entry.preemptions += 1
-        rests = entry.preemptions < self.settings.max_preemptions
-        entry.rests_until = now + rest_s(entry.preemptions) if rests else now
+        entry.rests_until = now + rest_s(entry.preemptions, self.settings.max_preemptions)
         self.lose_blocks(request_id)
         self.counters.add("preemptions", rank=entry.rank)
 
