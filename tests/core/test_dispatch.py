@@ -8,7 +8,7 @@ from headway.core.admission import Admit, Shed, ShedReason
 from headway.core.backlog import QueuedRequest
 from headway.core.cost import Prices
 from headway.core.decision import Dispatch, Idle, WaitUntil
-from headway.core.dispatch import Dispatcher
+from headway.core.dispatch import MAX_EXPIRED, Dispatcher
 from headway.core.outcome import Outcome
 from headway.core.tier import DEFAULT_TIERS, Tiers
 from tests.core.scenario import NO_FLOORS, PATIENT, bounded, request
@@ -43,6 +43,17 @@ def test_what_has_expired_is_never_dispatched() -> None:
     assert flow.expired(5.0) == ["late"]
     assert flow.expired(5.0) == []
     assert flow.next(5.0, ALL_FREE) == Dispatch("other")
+
+
+def test_of_many_that_have_expired_some_leave_in_one_call_and_the_others_at_once() -> None:
+    flow = dispatcher(Tiers())
+    for number in range(MAX_EXPIRED + 2):
+        flow.enqueue(request(f"r{number}", rank=1, deadline=3.0), 0.0)
+    flow.enqueue(request("other", rank=1), 0.0)
+    assert flow.expired(4.0) == [f"r{number}" for number in range(MAX_EXPIRED)]
+    assert flow.next(4.0, ALL_FREE) == WaitUntil(3.0)
+    assert flow.expired(4.0) == [f"r{MAX_EXPIRED}", f"r{MAX_EXPIRED + 1}"]
+    assert flow.next(4.0, ALL_FREE) == Dispatch("other")
 
 
 def test_the_deadline_or_the_tiers_limit_whichever_is_sooner() -> None:

@@ -62,6 +62,32 @@ def test_where_others_waited_at_the_end_before_it_does_not_matter_since_when() -
     assert rates[0] == rates[1] == pytest.approx(10.0)
 
 
+@pytest.mark.parametrize("stays_s", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize("batch", [1, 8])
+def test_those_whose_cost_nobody_knows_do_not_change_the_rate(stays_s: float, batch: int) -> None:
+    """Half of them leave early, after a share of the time that they would have taken."""
+    drain, now = DrainRate(), 0.0
+    for number in range(400):
+        leaves = number >= 100 and number % 2 == 0
+        service_s = stays_s if leaves else 4.0
+        if number % batch == 0:
+            now += 4.0 if batch > 1 else service_s
+        cost = 40.0 * service_s / 4.0
+        drain.settle(40.0 if leaves else cost, service_s, now, saturated=True, known=not leaves)
+    assert drain.rate is not None
+    expected = 10.0 * batch * (1.0 if batch == 1 else 0.5 * (1.0 + stays_s / 4.0))
+    assert drain.rate == pytest.approx(expected, rel=0.05)
+    assert drain.mean_cost == pytest.approx(40.0)
+
+
+def test_who_hangs_counts_no_more_than_it_was_predicted_to_cost() -> None:
+    drain = DrainRate()
+    for number in range(50):
+        drain.settle(10.0, 1.0, float(number), saturated=True)
+    drain.settle(10.0, 600.0, 50.0, saturated=True, known=False)
+    assert drain.rate == pytest.approx(10.0)
+
+
 def test_unsaturated_service_says_nothing() -> None:
     drain = DrainRate()
     for number in range(100):

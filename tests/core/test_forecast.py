@@ -29,7 +29,7 @@ def forecast(waiting: Waiting) -> Forecaster:
     """Return the estimates for that queue, which drains at a cost of ten per second."""
     forecast = Forecaster(waiting, 3)
     for second in range(int(SETTLED_S)):
-        forecast.settled(10.0, 1.0, float(second))
+        forecast.settled(10.0, 1.0, float(second), known=True)
     return forecast
 
 
@@ -85,7 +85,7 @@ def test_a_queue_fills_when_the_first_joins_it() -> None:
         forecast.joined(one, forecast.wait(one, at), at)
         waiting.join(one, None)
     for number in range(3):
-        forecast.settled(10.0, 20.0, 10.0)
+        forecast.settled(10.0, 20.0, 10.0, known=True)
         waiting.remove(f"at {5.0 * number}")
     assert forecast.drain.rate == pytest.approx(3.0)
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.core.admission import ShedReason
 from headway.core.backlog import QueuedRequest
 from headway.core.cost import Prices
 from headway.core.decision import Dispatch, WaitUntil
@@ -128,6 +129,39 @@ def test_nobody_gives_way_to_promoted_work_and_it_gives_way_by_going_back() -> N
     assert (flow.queue_depth(1), flow.queue_depth(2)) == (2, 2)
     flow.check_integrity()
     assert sorted(flow.expired(100.0)) == ["d0", "d1", "d2"]
+
+
+@pytest.mark.parametrize("tenant", ["d", "other"])
+def test_promoted_work_goes_back_for_whoever_the_tier_is_for(tenant: str) -> None:
+    """For its own tenant's normal requests, too, though none of those would give way to another."""
+    flow = Dispatcher(small_normal(), Prices())
+    for name in ("d0", "d1", "d2"):
+        flow.enqueue(dated(name, 100.0), 0.0)
+    flow.next(95.0, NO_CREDIT)
+    assert (flow.queue_depth(1), flow.queue_depth(2)) == (2, 1)
+    for number in range(2):
+        decision = flow.enqueue(request(f"n{number}", 1, tenant, arrival=95.0), 95.0)
+        assert getattr(decision, "evicted", None) == ()
+        assert (flow.queue_depth(1), flow.queue_depth(2)) == (2, 2 + number)
+        flow.check_integrity()
+    refused = flow.enqueue(request("n2", 1, tenant, arrival=95.0), 95.0)
+    assert getattr(refused, "reason", None) is ShedReason.FULL
+    assert sorted(flow.expired(100.0)) == ["d0", "d1", "d2"]
+
+
+def test_promoted_work_stays_where_its_going_back_would_not_suffice() -> None:
+    tiers = {1: replace(DEFAULT_TIERS[1], max_queued_tokens=100, queue_timeout_s=None)}
+    flow = Dispatcher(Tiers(tuple(tiers.get(t.rank, t) for t in DEFAULT_TIERS)), Prices())
+    flow.enqueue(request("n", 1, "other", tokens=60), 0.0)
+    flow.enqueue(replace(dated("d", 100.0), tokens=40), 0.0)
+    flow.next(95.0, NO_CREDIT)
+    assert flow.queue_depth(1) == 2
+    refused = flow.enqueue(request("large", 1, "d", tokens=50, arrival=95.0), 95.0)
+    assert getattr(refused, "reason", None) is ShedReason.FULL
+    assert flow.queue_depth(1) == 2
+    fits = flow.enqueue(request("small", 1, "d", tokens=40, arrival=95.0), 95.0)
+    assert getattr(fits, "evicted", None) == ()
+    assert (flow.queue_depth(1), flow.queue_depth(2)) == (2, 1)
 
 
 def load(highest_rank: int, deadline_s: float = 60.0) -> list[Arrival]:

@@ -58,7 +58,7 @@ def test_m11_a_wrong_prior_is_corrected_within_fifty_steps(factor: float) -> Non
         lambda random: 1.6 if random.random() < 0.05 else 0.97,
     ],
 )
-def test_b6_steps_are_late_as_often_as_allowed(noise: Callable[[Random], float]) -> None:
+def test_b6_steps_are_late_no_more_often_than_allowed(noise: Callable[[Random], float]) -> None:
     """Late frequency at most the target and what the updates leave open, for any noise."""
     random = Random(2)
     predictor = StepTimePredictor(scaled(1.0))

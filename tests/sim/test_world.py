@@ -9,6 +9,7 @@ import pytest
 
 from headway.core.outcome import Outcome
 from headway.errors import ConfigError
+from headway.flowcontrol.controller import NO_NODE_RETRY_AFTER_S
 from headway.sim.call import Call
 from headway.sim.measures import RunReport
 from headway.sim.plan_log import PlanLog
@@ -217,6 +218,15 @@ def test_a_closed_loop_never_has_more_than_its_callers() -> None:
     world.run()
     together = [s.waiting[2] + s.running[2] for s in world.recorder.seconds]
     assert 0 < max(together) <= 3
+
+
+def test_while_no_node_is_well_callers_come_again_as_soon_as_at_the_gateway() -> None:
+    """Half a second after each refusal, for eight seconds of the ten."""
+    closed = {**CRITICAL, "arrivals": {"kind": "closed", "callers": 1}}
+    event = {"kind": "node-down", "node": 0, "at_s": 1.0, "until_s": 9.0}
+    report = simulate(scenario(closed, events=[event]), "headway")
+    refused = report.tiers[0].outcomes[Outcome.REJECTED_NO_ENDPOINTS]
+    assert 8.0 / NO_NODE_RETRY_AFTER_S - 1 <= refused <= 10.0 / NO_NODE_RETRY_AFTER_S
 
 
 def test_a_request_that_can_never_fit_is_refused() -> None:

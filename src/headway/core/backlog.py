@@ -46,9 +46,7 @@ class _Holding:
 
 
 class Backlog:
-    """What waits in one tier, by tenant. A change costs O(1); asking who holds most, O(log tenants)
-    for each tenant that changed since, once.
-    """
+    """What waits in one tier, by tenant. A change costs O(log tenants)."""
 
     def __init__(self, max_requests: int, max_tokens: int) -> None:
         self.requests = 0
@@ -57,9 +55,8 @@ class Backlog:
         self.total_weight = 0.0
         self._bounds = Amount(max_requests, max_tokens)
         self._holdings: dict[str, _Holding] = {}
-        self._by_share: SortedItems[str] = SortedItems()  # largest share first, or earlier
-        self._grown: dict[str, None] = {}
-        """Whose share rose since `_by_share` was last looked at, in the order of that."""
+        self._by_share: SortedItems[str] = SortedItems()
+        """(-share, -newest, tenant): the largest share first."""
         self._sequence = 0
 
     def tenant_cost(self, tenant: str) -> float:
@@ -80,9 +77,9 @@ class Backlog:
             holding.cost -= entry.cost
             holding.tokens -= entry.tokens
             self.cost -= entry.cost
+            self._by_share.push(entry.tenant, *self._claim(holding))
             return
         del self._holdings[entry.tenant]
-        self._grown.pop(entry.tenant, None)
         self._by_share.remove(entry.tenant)
         # Sums of floats do not cancel exactly; an empty sum is exactly 0.
         self.cost = self.cost - entry.cost if self.requests else 0.0
@@ -119,7 +116,7 @@ class Backlog:
         taken: list[tuple[int, QueuedRequest]] = []
         left = need
         while left and len(taken) < most:
-            first = self._largest()
+            first = self._by_share.first
             if first is None or first[2] == spare or -first[0] <= above_share:
                 break
             holding = self._holdings[first[2]]
@@ -146,25 +143,10 @@ class Backlog:
         self.requests += 1
         self.tokens += entry.tokens
         self.cost += entry.cost
-        self._grown[entry.tenant] = None
+        self._by_share.push(entry.tenant, *self._claim(holding))
 
     def _share(self, requests: int, tokens: int, weight: float) -> float:
         return max(requests / self._bounds.requests, tokens / self._bounds.tokens) / weight
-
-    def _largest(self) -> tuple[float, int, str] | None:
-        """Return (-share, -newest, tenant) of the tenant with the largest share, or None.
-
-        A tenant keeps its place when its share falls; it is moved when it comes first.
-        """
-        for tenant in self._grown:
-            self._by_share.push(tenant, *self._claim(self._holdings[tenant]))
-        self._grown.clear()
-        while first := self._by_share.first:
-            claim = self._claim(self._holdings[first[2]])
-            if claim == first[:2]:
-                return first
-            self._by_share.push(first[2], *claim)
-        return None
 
     def _claim(self, holding: _Holding) -> tuple[float, int]:
         share = self._share(len(holding.queued), holding.tokens, holding.weight)
@@ -183,6 +165,5 @@ class Backlog:
         assert abs(weight - self.total_weight) <= 1e-6 * max(1.0, weight), "weights have drifted"
         self._by_share.check_integrity()
         places = {tenant: (share, newest) for share, newest, tenant in self._by_share.in_order()}
-        for tenant, holding in holdings.items():
-            in_time = tenant in places and places[tenant] <= self._claim(holding)
-            assert in_time or tenant in self._grown, f"{tenant} comes too late"
+        claims = {tenant: self._claim(holding) for tenant, holding in holdings.items()}
+        assert places == claims, "a tenant has another's place"

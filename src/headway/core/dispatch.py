@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from headway.core.admission import Admit, Shed, admit
+from headway.core.admission import Admit, Shed, ShedReason, admit
 from headway.core.backlog import QueuedRequest
 from headway.core.cost import Prices
 from headway.core.decision import Decision, Dispatch, Idle, WaitUntil
@@ -23,14 +23,15 @@ from headway.core.waiting import Waiting
 Credits = Sequence[int]
 """For each rank, how many more requests may be sent now."""
 Policy = Literal["qos", "fcfs"]
+MAX_EXPIRED = 256
+"""Of more, `next` asks for the others at once: many hold up nobody else."""
 
 
 class Dispatcher:
     """All that waits at a gateway, and all that was sent and has not ended.
 
     A request leaves the queue exactly once: dispatched, expired, removed, or evicted by an arrival.
-    What it was predicted to cost counts until `settle` replaces it. A call costs O(log n), on
-    average.
+    What it was predicted to cost counts until `settle` replaces it. Calls cost O(log n) on average.
     """
 
     def __init__(
@@ -86,11 +87,14 @@ class Dispatcher:
         told = self._forecast.wait(entry, now)
         arrival = self._waiting.arrival(entry, told[1], now)
         decision = admit(arrival, now, again=again)
+        gives_way = isinstance(decision, Admit) or decision.reason is ShedReason.FULL
+        if gives_way and not again and self._waiting.send_back(entry, now):
+            decision = admit(self._waiting.arrival(entry, told[1], now), now)
         if isinstance(decision, Shed):
             return decision
-        if decision.evicted and not arrival.excess:
-            evicted = tuple(gone for gone in decision.evicted if not self._return(gone, now))
-            decision = decision._replace(evicted=evicted)
+        if not arrival.excess:
+            evicted = [gone for gone in decision.evicted if not self._waiting.go_back(gone, now)]
+            decision = decision._replace(evicted=tuple(evicted))
         for request_id in decision.evicted:
             self.remove(request_id, now)
         self._forecast.joined(entry, told, now)
@@ -123,9 +127,10 @@ class Dispatcher:
         return Dispatch(entry.request_id, entry.rank if entry.promoted else None)
 
     def expired(self, now: float) -> list[str]:
-        """Take out and return the requests whose time limit has passed, earliest first."""
+        """Take out and return up to `MAX_EXPIRED` whose time limit has passed, earliest first."""
         gone: list[str] = []
-        while (upcoming := self._waiting.expiry.first) and upcoming[0] <= now:
+        expiry = self._waiting.expiry
+        while len(gone) < MAX_EXPIRED and (upcoming := expiry.first) and upcoming[0] <= now:
             self.remove(upcoming[2], now)
             gone.append(upcoming[2])
         return gone
@@ -154,7 +159,7 @@ class Dispatcher:
             self._floors.serve(index, -over, backlogged, sent.blocked)
         else:
             self._floors.refund(index, over, cost_actual, sent.paid, backlogged, sent.blocked)
-        self._forecast.settled(0.0 if cost is None else cost, now - sent.at, now)
+        self._forecast.settled(cost_actual, now - sent.at, now, known=cost is not None)
         return True
 
     def not_served_within(self, seconds: float) -> list[str]:
@@ -172,11 +177,6 @@ class Dispatcher:
             else:
                 promotions.put_off(request_id, laxity_s, now)
         return self._waiting.next_change()
-
-    def _return(self, request_id: str, now: float) -> bool:
-        """Let a promoted request give way by going back to its tier; return whether it could."""
-        entry = self._waiting[request_id]
-        return entry.promoted and self._waiting.move(request_id, entry.rank + 1, now)
 
     def _seen(self, entry: QueuedRequest) -> QueuedRequest:
         return entry if self._by_tier else replace(entry, tenant="", weight=1.0)

@@ -37,16 +37,23 @@ class DrainRate:
         """Note that a request begins to wait and no other does."""
         self._filled = now
 
-    def settle(self, cost: float, service_s: float, now: float, *, saturated: bool) -> None:
+    def settle(
+        self, cost: float, service_s: float, now: float, *, saturated: bool, known: bool = True
+    ) -> None:
         """Count a request of `cost` that took `service_s`; `saturated`: others wait at its end.
+
+        Where the cost is not `known`, it is at most the one given, and at the pace of the others
+        what its time allowed; else those who leave early would slow down the rate.
 
         For the rate it counts over the time since the end before this one when others were waiting
         at that, for then all capacity was in use in between; otherwise since others began to wait,
         if they still do. Without that a batch of ends would count over the moments between them,
         and not over the time that it took.
         """
+        if not known:
+            cost = min(cost, service_s / self._pace.mean) if self._pace.mean > 0 else 0.0
         cost = cost if cost >= SMALLEST else 0.0
-        if cost > 0:
+        if known and cost > 0:
             self._costs.add(cost)
             self.mean_cost = self._costs.mean
             self._pace.add(service_s / cost)

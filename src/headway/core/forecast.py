@@ -61,9 +61,10 @@ class Forecaster(WaitEstimator):
         self.left(entry.request_id, now)
         self.arrived(rank, entry.cost, now)
 
-    def settled(self, cost: float, service_s: float, now: float) -> None:
-        """Note that a request of `cost` ended, `service_s` after it left the queue."""
-        self.drain.settle(cost, service_s, now, saturated=len(self._waiting) > 0)
+    def settled(self, cost: float, service_s: float, now: float, *, known: bool) -> None:
+        """Note that a request of `cost` ended, `service_s` after its dispatch."""
+        saturated = len(self._waiting) > 0
+        self.drain.settle(cost, service_s, now, saturated=saturated, known=known)
 
     def _model(self, index: int, own: float, now: float) -> Model | None:
         waiting = self._waiting

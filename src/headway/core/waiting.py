@@ -5,9 +5,10 @@ the work that may move up a tier to meet its deadline.
 """
 
 from dataclasses import replace
+from itertools import islice
 
 from headway.core.admission import Arrival
-from headway.core.backlog import QueuedRequest
+from headway.core.backlog import MAX_EVICTIONS, QueuedRequest
 from headway.core.expiry import Expiry
 from headway.core.lane import Lane, merged_tier
 from headway.core.need import Amount, shortage
@@ -33,6 +34,8 @@ class Waiting:
         self.backlogged = [False] * len(self.lanes)
         """For each lane whether anything waits there; callers only read it."""
         self.expiry = Expiry(len(self.lanes))
+        self._promoted: list[dict[str, None]] = [{} for _ in self.lanes]
+        """What was promoted into each lane and waits there, the newest last."""
         self._by_tier = by_tier
         self._bounds = bounds
         backlogs = [lane.backlog for lane in self.lanes]
@@ -128,8 +131,33 @@ class Waiting:
         self.backlogged[entry.rank] = before.backlog.requests > 0
         self.backlogged[rank] = True
         self._entries[request_id] = moved
+        self._promoted[entry.rank].pop(request_id, None)
+        if moved.promoted:
+            self._promoted[rank][request_id] = None
         self.promotions.forget(request_id)
         return True
+
+    def go_back(self, request_id: str, now: float) -> bool:
+        """Let a promoted request wait in its own tier again; return whether it could."""
+        entry = self._entries[request_id]
+        return entry.promoted and self.move(request_id, entry.rank + 1, now)
+
+    def send_back(self, entry: QueuedRequest, now: float) -> bool:
+        """Make room for `entry` in its tier: the newest that were promoted into it go back.
+
+        Returns whether any did; none does if some would not suffice.
+        """
+        promoted = self._promoted[self.index(entry)]
+        need = self.lanes[self.index(entry)].backlog.shortage(entry)
+        newest = list(islice(reversed(promoted), MAX_EVICTIONS)) if need else []
+        if not newest or need.less(self._entries[each].tokens for each in newest):
+            return False
+        before = len(promoted)
+        for each in newest:
+            if not need or not self.go_back(each, now):
+                break
+            need = need.less([self._entries[each].tokens])
+        return len(promoted) < before
 
     def beyond(self, cost: float) -> list[str]:
         """Return what is not among the first of `cost` in all, by strict priority. Linear."""
@@ -154,6 +182,7 @@ class Waiting:
         del self._entries[request_id]
         # One that was promoted expires as what it was when it came.
         self.expiry.remove(request_id, index + entry.promoted)
+        self._promoted[index].pop(request_id, None)
         self.promotions.forget(request_id)
 
     def check_integrity(self) -> None:
@@ -164,6 +193,8 @@ class Waiting:
         assert sorted(self.expiry) == sorted(limited), "a time limit is lost, or left over"
         self.expiry.check_integrity()
         assert len(self.promotions) <= len(self), "a promotion is left over"
+        promoted = {request_id for each in self._promoted for request_id in each}
+        assert promoted == {k for k, e in self._entries.items() if e.promoted}, "one is not known"
         for backlogged, lane in zip(self.backlogged, self.lanes, strict=True):
             assert backlogged == (lane.backlog.requests > 0), f"{lane.tier.name} is empty, or not"
             lane.check_integrity()

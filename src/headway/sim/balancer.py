@@ -55,7 +55,7 @@ class Balancer:
         """See `Gateway`."""
         return None
 
-    def cancel(self, call: Call) -> None:
+    def cancel(self, call: Call, now: float) -> None:
         """See `Gateway`."""
         if call in self._held:
             self._held.remove(call)

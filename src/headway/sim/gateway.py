@@ -18,6 +18,7 @@ from headway.core.dispatch import Dispatcher
 from headway.core.outcome import Outcome
 from headway.core.tier import Tiers
 from headway.core.wait import WaitEstimate
+from headway.flowcontrol.controller import NO_NODE_RETRY_AFTER_S
 from headway.flowcontrol.meter import NodeReport
 from headway.flowcontrol.nodes import Node, NodePool
 from headway.sim.call import Call
@@ -60,7 +61,7 @@ class Gateway(Protocol):
     def limit(self) -> int | None:
         """Return how many requests all nodes together take now; None: nobody limits them."""
 
-    def cancel(self, call: Call) -> None:
+    def cancel(self, call: Call, now: float) -> None:
         """The client of a call that waits here has left."""
 
     def pump(self, now: float) -> None:
@@ -173,7 +174,10 @@ class QoSGateway:
         node = self._pool.nodes[call.node]
         self._pool.give_back(node, call.served_rank, started=call.started)
         self._pool.tick(node, now)
-        cost = request_cost(self._prices, call.num_prompt_tokens, call.num_tokens, num_cached)
+        # Of one that got no token nothing is known, as at the gateway; a lost node served it nothing.
+        cost = 0.0 if call.node in call.lost_at else None
+        if call.num_tokens > 0:
+            cost = request_cost(self._prices, call.num_prompt_tokens, call.num_tokens, num_cached)
         self._dispatcher.settle(call.request_id, cost, now)
         if completed:
             self._outputs.observe(call.rank, call.tenant, call.num_tokens)
@@ -212,10 +216,10 @@ class QoSGateway:
         """See `Gateway`."""
         return sum(node.limit for node in self._pool.nodes)
 
-    def cancel(self, call: Call) -> None:
+    def cancel(self, call: Call, now: float) -> None:
         """See `Gateway`."""
         if self._calls.pop(call.request_id, None) is not None:
-            self._dispatcher.remove(call.request_id)
+            self._dispatcher.remove(call.request_id, now)
 
     def pump(self, now: float) -> None:
         """See `Gateway`; the same order as `FlowController.pump`."""
@@ -254,7 +258,8 @@ class QoSGateway:
         self._end(call, outcome, self._dispatcher.predicted_wait(self._entry(call), now), now)
 
     def _end(self, call: Call, outcome: Outcome, wait: WaitEstimate | None, now: float) -> None:
-        call.retry_after_s = retry_after_s(wait)
+        none_well = outcome in (Outcome.REJECTED_NO_ENDPOINTS, Outcome.EVICTED_NO_ENDPOINTS)
+        call.retry_after_s = NO_NODE_RETRY_AFTER_S if none_well else retry_after_s(wait)
         self._door.end(call, outcome, now)
 
     def _set_timer(self, at: float | None) -> None:

@@ -278,7 +278,7 @@ class World:
 
     def _withdraw(self, call: Call) -> None:
         if call.node < 0:
-            self.gateway.cancel(call)
+            self.gateway.cancel(call, self._now)
             return
         scheduler = self.nodes[call.node].scheduler
         if scheduler is not None:
