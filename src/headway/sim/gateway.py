@@ -174,7 +174,7 @@ class QoSGateway:
         node = self._pool.nodes[call.node]
         self._pool.give_back(node, call.served_rank, started=call.started)
         self._pool.tick(node, now)
-        # Of one that got no token nothing is known, as at the gateway; a lost node served it nothing.
+        # Of one without a token nothing is known, as at the gateway; a lost node served none.
         cost = 0.0 if call.node in call.lost_at else None
         if call.num_tokens > 0:
             cost = request_cost(self._prices, call.num_prompt_tokens, call.num_tokens, num_cached)
