@@ -148,6 +148,14 @@ def test_residents_keep_the_blocks_their_prompts_need() -> None:
     assert step.waits["b"] is Wait.BLOCKS
 
 
+def test_the_tokens_of_one_who_gives_way_are_for_others() -> None:
+    """A bulk decode that was due is planned first, and loses its blocks to a critical prompt."""
+    due = decode("d", 2, 0, tokens=100)._replace(due_s=0.0)
+    step = plan([due], [waits("c", 0, 1, 64)], num_blocks=8)
+    assert step.preempted == ("d",)
+    assert tokens(step) == {"c": 64}
+
+
 def test_who_does_not_fit_is_overtaken_a_bounded_number_of_times() -> None:
     """A10(c): then nothing behind it is admitted until it fits."""
     running = [decode("d", 0, 0, tokens=100)]

@@ -1,5 +1,6 @@
 """How much may be in flight at one node (I14; bound B8 for the limiter)."""
 
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean, quantiles
@@ -294,6 +295,51 @@ def test_after_too_much_it_probes_rarely() -> None:
     rises = [i for i, (a, b) in enumerate(pairwise(limits)) if b > a]
     assert rises
     assert all(b - a >= 0.8 * SLOWEST_PACE for a, b in pairwise(rises))
+
+
+def too_slow(limiter: NodeLimiter, max_inflight: int) -> WindowSignals:
+    """Return a window with gaps of twice the target."""
+    return replace(full(limiter), itl_s=0.1, itl_target_s=0.05, max_inflight=max_inflight)
+
+
+@pytest.mark.parametrize(("max_inflight", "limit"), [(60, 70), (100, 70), (120, 84)])
+def test_it_falls_by_what_was_too_much_the_limit_or_what_was_still_in_flight(
+    max_inflight: int, limit: int
+) -> None:
+    """A limit that what is in flight has not come down to yet was not too much."""
+    limiter = started_at(100)
+    assert limiter.observe(too_slow(limiter, max_inflight)) == limit
+    assert limiter.observe(too_slow(limiter, 100)) == min(limit, 70)
+
+
+def test_near_what_was_too_much_it_goes_slowly_and_beyond_it_no_more() -> None:
+    limiter, limits = started_at(100), []
+    limiter.observe(too_slow(limiter, 100))
+    for _ in range(215):
+        roomy = replace(full(limiter), itl_s=0.02, itl_target_s=0.05, tokens=10 * limiter.limit)
+        limits.append(limiter.observe(roomy))
+    stayed = Counter(limits)
+    assert {stayed[limit] for limit in range(71, 95)} == {1}
+    assert {stayed[limit] for limit in range(95, 101)} == {SLOWEST_PACE}
+    assert {stayed[limit] for limit in limits if limit > 100} == {1}
+
+
+def test_how_it_went_with_too_much_says_nothing_about_less() -> None:
+    """Twice as much in flight brought no more; after the fall more does bring more."""
+    limiter = started_at(100)
+    flat = replace(full(limiter), itl_s=0.02, itl_target_s=0.05, max_inflight=limiter.limit)
+    for number in range(20):
+        limiter.observe(replace(flat, max_inflight=100 - number))
+    limiter.observe(replace(flat, failed=True))
+    least, limits = limiter.limit, []
+    for _ in range(20):
+        limits.append(
+            limiter.observe(
+                replace(full(limiter), itl_s=0.02, itl_target_s=0.05, tokens=5 * limiter.limit)
+            )
+        )
+    assert limits == sorted(limits)
+    assert limits[-1] >= least + 15
 
 
 def test_a_window_ends_with_enough_seen_and_not_too_soon() -> None:

@@ -72,6 +72,33 @@ def test_b6_steps_are_late_no_more_often_than_allowed(noise: Callable[[Random], 
     assert 1.0 <= predictor.safety <= MAX_SAFETY
 
 
+def test_no_more_caution_than_the_noise_asks_for() -> None:
+    """Steps are late half as often as allowed, at least; the margin follows back what fell away."""
+    random = Random(4)
+    predictor = StepTimePredictor(TRUTH)
+    for _ in range(200):
+        features = mixed_step(random)
+        predictor.observe(features, 1.5 * TRUTH.time_s(features))
+    late = 0
+    for number in range(16_000):
+        features = mixed_step(random)
+        actual_s = TRUTH.time_s(features) * exp(random.gauss(0, 0.05))
+        late += number >= 8000 and actual_s > predictor.guarded(features)
+        predictor.observe(features, actual_s)
+    assert late / 8000 >= LATE_RATE / 2
+    assert predictor.safety < 1.3
+
+
+def test_a_long_run_of_equal_steps_leaves_what_was_known_of_others() -> None:
+    """What it says nothing about does not become ever more doubtful, or one step would upset it."""
+    random = Random(5)
+    fit = CoefficientFit((TRUTH.base_s, TRUTH.token_s), (1.0, 100.0))
+    for _ in range(20_000):
+        fit.learn((1.0, 100.0), exp(random.gauss(0, 0.02)) * (TRUTH.base_s + 100 * TRUTH.token_s))
+    fit.learn((1.0, 105.0), 1.04 * (TRUTH.base_s + 105 * TRUTH.token_s))
+    assert fit.coefficients == pytest.approx((TRUTH.base_s, TRUTH.token_s), rel=0.3)
+
+
 def test_a_machine_that_becomes_slower_is_believed_a_pause_is_not() -> None:
     random = Random(3)
     predictor = StepTimePredictor(TRUTH)

@@ -41,6 +41,14 @@ def test_the_tightest_due_time_bounds_the_step() -> None:
     assert (sum(tokens(due).values()), due.budget_s) == (18, 0.0185)
 
 
+def test_a_step_ends_earlier_by_what_predictions_are_exceeded_by() -> None:
+    stream = decode("c", 0, 1)._replace(due_s=0.02)
+    for safety, budget_s in ((1.0, 0.02), (1.25, 0.016), (2.0, 0.01)):
+        step = plan([stream], [waits("b", 2, 0, 400)], safety=safety, cost=PER_TOKEN)
+        assert step.budget_s == pytest.approx(budget_s)
+        assert sum(tokens(step).values()) == round(1000 * budget_s)
+
+
 def test_a_due_time_does_not_count_while_a_more_urgent_prompt_waits() -> None:
     """Else normal's streams would shrink critical's prefill."""
     stream = decode("n", 1, 1)._replace(due_s=0.0185)

@@ -141,6 +141,22 @@ def test_g4_a_preempted_request_rests_and_others_may_pass() -> None:
     assert bulk.state is RequestState.RUNNING
 
 
+def test_who_was_admitted_is_overtaken_anew() -> None:
+    """Others may pass again after a preemption: that they passed before is over."""
+    drive = Drive((TierLimits(preemptible=False), TierLimits(), TierLimits()), num_blocks=12)
+    holder = drive.add(1, 60, 3)
+    drive.step()
+    large = drive.add(1, 150, 5)
+    for _ in range(2):
+        drive.add(2, 8, 1)
+        drive.step()
+    assert large.overtaken > 0
+    while large.state is RequestState.WAITING:
+        drive.step()
+    assert holder.state is RequestState.FINISHED
+    assert large.overtaken == 0
+
+
 def all_of(drive: Drive) -> list[Sequence]:
     """Return what was added."""
     return list(drive.sequences.values())

@@ -62,6 +62,15 @@ def test_num_evictable_counts_blocks_without_holder() -> None:
     assert kv.match("a", [1] * 13) == PrefixMatch(12, 3)
 
 
+def test_blocks_that_somebody_is_about_to_hold_are_not_releasable() -> None:
+    kv = KVCache(10, SIZE)
+    computed(kv, "r", "a", [1] * 8)
+    first, second = kv.block_table("r")
+    assert kv.releasable(["r"]) == 2
+    assert kv.releasable(["r"], {first}) == 1
+    assert kv.releasable(["r"], {first, second, 99}) == 0
+
+
 def test_admit_takes_no_more_than_the_plan_allows() -> None:
     kv = KVCache(10, SIZE)
     token_ids = list(range(13))

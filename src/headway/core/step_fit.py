@@ -16,8 +16,8 @@ DOUBT = 10.0
 MIN_INFORMATION = 1e-3
 """What a measurement must add to be taken: nothing is learned from the hundredth equal one."""
 COLD = 1.5
-"""A first measurement of this many times its prediction is left out: the first step after a rest is
-cold, and would pass for a slow machine."""
+"""A first measurement of this many times its prediction is left out: the very first step is cold,
+and would pass for a slow machine."""
 OUTLIER = 6.0
 """Deviations beyond this many times the expected one are not learned from (a pause, a fault)."""
 LASTING = 16
