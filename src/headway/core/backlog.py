@@ -10,6 +10,8 @@ from math import inf
 from headway.core.need import Amount, shortage
 from headway.core.sorted_items import SortedItems
 
+MAX_CHANGED = 64
+"""Tenants whose places are not up to date: as arrivals see to two each, dispatches seldom do."""
 MAX_EVICTIONS = 8
 """Most requests of its own tier that one arrival may displace, so that refusing stays cheap."""
 
@@ -56,7 +58,8 @@ class Backlog:
         self._bounds = Amount(max_requests, max_tokens)
         self._holdings: dict[str, _Holding] = {}
         self._by_share: SortedItems[str] = SortedItems()
-        """(-share, -newest, tenant): the largest share first."""
+        """(-share, -newest, tenant): the largest share first, but for those in `_changed`."""
+        self._changed: dict[str, None] = {}
         self._sequence = 0
 
     def tenant_cost(self, tenant: str) -> float:
@@ -77,9 +80,12 @@ class Backlog:
             holding.cost -= entry.cost
             holding.tokens -= entry.tokens
             self.cost -= entry.cost
-            self._by_share.push(entry.tenant, *self._claim(holding))
+            self._changed[entry.tenant] = None
+            if len(self._changed) > MAX_CHANGED:
+                self._place(1)
             return
         del self._holdings[entry.tenant]
+        self._changed.pop(entry.tenant, None)
         self._by_share.remove(entry.tenant)
         # Sums of floats do not cancel exactly; an empty sum is exactly 0.
         self.cost = self.cost - entry.cost if self.requests else 0.0
@@ -116,6 +122,7 @@ class Backlog:
         taken: list[tuple[int, QueuedRequest]] = []
         left = need
         while left and len(taken) < most:
+            self._place(len(self._changed))
             first = self._by_share.first
             if first is None or first[2] == spare or -first[0] <= above_share:
                 break
@@ -143,10 +150,17 @@ class Backlog:
         self.requests += 1
         self.tokens += entry.tokens
         self.cost += entry.cost
-        self._by_share.push(entry.tenant, *self._claim(holding))
+        self._changed[entry.tenant] = None
+        self._place(2)
 
     def _share(self, requests: int, tokens: int, weight: float) -> float:
         return max(requests / self._bounds.requests, tokens / self._bounds.tokens) / weight
+
+    def _place(self, most: int) -> None:
+        """Give so many of the tenants whose share changed their new places."""
+        for _ in range(min(most, len(self._changed))):
+            tenant, _ = self._changed.popitem()
+            self._by_share.push(tenant, *self._claim(self._holdings[tenant]))
 
     def _claim(self, holding: _Holding) -> tuple[float, int]:
         share = self._share(len(holding.queued), holding.tokens, holding.weight)
@@ -166,4 +180,7 @@ class Backlog:
         self._by_share.check_integrity()
         places = {tenant: (share, newest) for share, newest, tenant in self._by_share.in_order()}
         claims = {tenant: self._claim(holding) for tenant, holding in holdings.items()}
-        assert places == claims, "a tenant has another's place"
+        assert len(self._changed) <= MAX_CHANGED, "too much is put off"
+        assert all(tenant in claims for tenant in self._changed), "a change is left over"
+        for tenant in claims.keys() - self._changed.keys():
+            assert places[tenant] == claims[tenant], f"{tenant} has another place"
