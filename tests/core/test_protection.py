@@ -76,14 +76,28 @@ def test_g2_no_single_request_of_a_lower_tier_keeps_critical_out(
             assert not {"new", "giant"}.isdisjoint(tokens(step))
 
 
-def test_b7_who_cannot_fit_beside_critical_holds_nobody_up() -> None:
-    """95 % of the pool: it runs in what critical leaves, the others meanwhile."""
-    small = waits("small", 2, 2, 10)
-    for share, passes in ((95, True), (80, False)):
-        giant = waits("giant", 2, 1, 16 * share, overtaken=8)
-        busy = [decode("c", 0, 9, tokens=100), decode("b", 2, 0, tokens=300)]
-        step = plan(busy, [giant, small], num_blocks=100, limits=RESERVE, owed=(2,))
-        assert ("small" in tokens(step)) is passes
+@pytest.mark.parametrize(
+    ("size", "urgent", "passes"), [(95, 7, True), (80, 7, False), (60, 45, True)]
+)
+def test_b7_who_cannot_fit_beside_critical_holds_nobody_up(
+    size: int, urgent: int, passes: bool
+) -> None:
+    """Beside its reserve, or what it holds: it runs in what critical leaves, others meanwhile."""
+    giant = waits("giant", 2, 1, 16 * size, overtaken=8)
+    busy = [decode("c", 0, 9, tokens=16 * urgent - 1), decode("b", 2, 0, tokens=300)]
+    step = plan(busy, [giant, waits("small", 2, 2, 10)], num_blocks=100, limits=RESERVE, owed=(2,))
+    assert ("small" in tokens(step)) is passes
+
+
+@pytest.mark.parametrize(("size", "runs"), [(60, True), (50, False)])
+def test_only_who_is_not_large_is_left_blocks_by_critical(size: int, runs: bool) -> None:
+    """While it is overdue, and others hold what it needs."""
+    giant, new = waits("giant", 2, 1, 16 * size, overtaken=8), waits("new", 0, 10, 16 * 8)
+    busy = [decode("c", 0, 9, tokens=16 * (93 - size) - 1), decode("b", 2, 0, tokens=300)]
+    busy.append(decode("o", 2, 8, tokens=16 * 8))
+    step = plan(busy, [giant, new], num_blocks=100, limits=RESERVE, owed=(2,))
+    assert ("new" in tokens(step)) is runs
+    assert step.waits["giant"] is Wait.BLOCKS
 
 
 def test_the_protected_share_a_quarter_and_hold_nobody_else_up() -> None:
