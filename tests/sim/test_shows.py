@@ -50,6 +50,7 @@ SHORT: Mapping[str, Mapping[str, object]] = {
         "streams.normal.arrivals.callers": 60,
         "streams.bulk.arrivals.count": 2000,
     },
+    "large-request": {"duration_s": 60, "streams.document.start_s": 12},
     "long-prompt-hol": {"duration_s": 60, "warmup_s": 5},
     "node-failure": {
         "duration_s": 40,
@@ -196,6 +197,14 @@ def test_bulk_fills_the_nights_and_gives_way_by_day() -> None:
 
     assert ttft_s(run("diurnal-week")) <= TTFT_S
     assert by_day_over_night("headway") < 0.6
+
+
+def test_one_request_that_needs_nearly_all_blocks_keeps_critical_from_none() -> None:
+    with_it = run("large-request")
+    ordinary = run("large-request", "headway", ("streams.document.prompt_tokens", 400))
+    assert ttft_s(with_it) <= 1.1 * ttft_s(ordinary) <= TTFT_S
+    assert attained(with_it, CRITICAL) >= attained(ordinary, CRITICAL) - 0.01
+    assert attained(run("large-request", "fcfs"), CRITICAL) < 0.1
 
 
 def test_priority_of_vllm_helps_critical_which_still_waits_for_a_slot() -> None:
