@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import inf
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -146,6 +147,16 @@ def test_residents_keep_the_blocks_their_prompts_need() -> None:
     step = plan([prefill("a", 1, 0, 100)], [waits("b", 1, 1, 80)], num_blocks=12)
     assert set(tokens(step)) == {"a"}
     assert step.waits["b"] is Wait.BLOCKS
+
+
+@pytest.mark.parametrize(("watermark", "beside_others"), [(0, True), (1, False)])
+def test_an_admission_beside_others_leaves_the_watermark(
+    watermark: int, beside_others: bool
+) -> None:
+    limits = StepLimits(32, 64, PLAIN, watermark_blocks=watermark)
+    running, new = [decode("d", 1, 0)], waits("new", 1, 1, 8 * BLOCK)
+    assert ("new" in tokens(plan(running, [new], num_blocks=10, limits=limits))) is beside_others
+    assert "new" in tokens(plan([], [new], num_blocks=8, limits=limits))
 
 
 def test_the_tokens_of_one_who_gives_way_are_for_others() -> None:

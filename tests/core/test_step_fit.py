@@ -89,6 +89,18 @@ def test_no_more_caution_than_the_noise_asks_for() -> None:
     assert predictor.safety < 1.3
 
 
+def test_pauses_that_are_too_common_to_allow_for_do_not_shorten_steps_without_end() -> None:
+    """One step in five takes twenty times its time: no margin is right for both."""
+    random = Random(6)
+    predictor = StepTimePredictor(TRUTH)
+    for _ in range(3000):
+        features = mixed_step(random)
+        factor = 20.0 if random.random() < 0.2 else 1.0
+        predictor.observe(features, factor * TRUTH.time_s(features))
+    assert predictor.safety == pytest.approx(MAX_SAFETY, rel=0.2)
+    assert predictor.safety <= MAX_SAFETY
+
+
 def test_a_long_run_of_equal_steps_leaves_what_was_known_of_others() -> None:
     """What it says nothing about does not become ever more doubtful, or one step would upset it."""
     random = Random(5)
