@@ -17,6 +17,7 @@ from vllm.config import (
     ModelConfig,
     ParallelConfig,
     SchedulerConfig,
+    SpeculativeConfig,
     VllmConfig,
 )
 from vllm.lora.request import LoRARequest
@@ -48,6 +49,20 @@ def starts_of(output: Any) -> dict[str, int]:
     starts = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
     starts.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
     return starts
+
+
+def speculation(model: ModelConfig, num_drafts: int) -> SpeculativeConfig | None:
+    """Return how so many tokens are drafted from earlier ones; None: none are."""
+    if num_drafts == 0:
+        return None
+    return SpeculativeConfig(
+        method="ngram",
+        num_speculative_tokens=num_drafts,
+        prompt_lookup_max=3,
+        prompt_lookup_min=1,
+        target_model_config=model,
+        target_parallel_config=ParallelConfig(),
+    )
 
 
 def picture(name: str, offset: int, length: int) -> MultiModalFeatureSpec:
@@ -86,12 +101,14 @@ class Engine:
     window: int | None = None
     """Tokens that the attention of all layers looks back; None: all."""
     max_num_active_seqs: int | None = None
+    num_drafts: int = 0
+    """Tokens that n-gram speculative decoding may draft; a test says which."""
 
     def __post_init__(self) -> None:
+        model = ModelConfig(model=self.model, dtype="bfloat16", max_model_len=1024, seed=0)
         config = VllmConfig(
-            model_config=ModelConfig(
-                model=self.model, dtype="bfloat16", max_model_len=1024, seed=0
-            ),
+            model_config=model,
+            speculative_config=speculation(model, self.num_drafts),
             scheduler_config=SchedulerConfig(
                 max_num_seqs=self.max_num_seqs,
                 max_num_batched_tokens=self.max_num_batched_tokens,

@@ -107,3 +107,19 @@ def test_drafts_that_exceed_a_step_together_do_not_empty_it(model: str) -> None:
         assert sum(step.values()) == 55
     engine.run()
     assert all(len(tokens) == 40 for tokens in engine.outputs.values())
+
+
+def test_drafts_at_the_end_of_the_longest_request_need_no_block_beyond_it(model: str) -> None:
+    """The KV cache holds just one request of the model's length, and drafts would go past it."""
+    engine = Engine(model, num_blocks=65, max_num_batched_tokens=256, num_drafts=4)
+    engine.add("long", CRITICAL, prompt=960, max_tokens=64)
+    engine.add("other", BULK, prompt=40, max_tokens=8)
+    for _ in range(200):
+        for request in engine.scheduler.running:
+            if not request.is_prefill_chunk:
+                request.spec_token_ids = [7] * 4
+        engine.step()
+    assert {name: len(tokens) for name, tokens in engine.outputs.items()} == {
+        "long": 64,
+        "other": 8,
+    }

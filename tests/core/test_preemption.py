@@ -140,6 +140,10 @@ def test_g4_each_rest_is_twice_as_long_as_the_one_before_up_to_two_seconds() -> 
     assert rests == pytest.approx([0.2, 0.4, 0.8, 1.6, 2.0, 2.0])
 
 
+def test_no_number_of_preemptions_is_too_many_to_rest_after() -> None:
+    assert rest_s(100_000, 3) == 2.0
+
+
 def test_nobody_rests_after_the_preemption_that_protects() -> None:
     """A large one does again after each that rank 0 asks of it beyond."""
     assert [rest_s(num_preemptions, 2) for num_preemptions in (1, 2, 3)] == [0.2, 0.0, 0.8]

@@ -7,6 +7,7 @@ a large one only to rank 0, for blocks (`protection.py`).
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
+from math import ceil, log2
 from typing import NamedTuple
 
 from headway.core.step import Candidate, Resident, TierLimits
@@ -56,7 +57,8 @@ def rest_s(num_preemptions: int, max_preemptions: int) -> float:
     """
     if num_preemptions == max_preemptions:
         return 0.0
-    return float(min(MAX_REST_S, REST_S * 2 ** (num_preemptions - 1)))
+    longest = ceil(log2(MAX_REST_S / REST_S))  # a large request is preempted any number of times
+    return min(MAX_REST_S, REST_S * 2.0 ** min(num_preemptions - 1, longest))
 
 
 def choose_victims(

@@ -30,16 +30,21 @@ class GroupManager(Protocol):
 class KVMemory:
     """The blocks of a vLLM engine, as the `Memory` of one step.
 
-    `slack` are tokens beyond the planned ones that each sequence gets blocks for: drafts that
-    speculative decoding writes.
+    `slack` are tokens beyond the planned ones that each sequence gets blocks for, drafts that
+    speculative decoding writes; up to `max_model_len`, as vLLM counts them.
     """
 
     def __init__(
-        self, kv_cache_manager: Any, requests: Mapping[str, VllmRequest], *, slack: int = 0
+        self,
+        kv_cache_manager: Any,
+        requests: Mapping[str, VllmRequest],
+        *,
+        slack: int,
+        max_model_len: int,
     ) -> None:
         self._kv = kv_cache_manager
         self._requests = requests
-        self._slack = slack
+        self._slack, self._max_model_len = slack, max_model_len
         group: GroupManager = kv_cache_manager.coordinator.single_type_managers[0]
         self._held = group.req_to_blocks
         pool = kv_cache_manager.block_pool
@@ -52,7 +57,8 @@ class KVMemory:
         found: dict[str, int] = {}
         held_by, block_size = self._held, self.block_size
         for resident in residents:
-            num_tokens = target(resident) + self._slack
+            num_tokens = target(resident)
+            num_tokens = max(num_tokens, min(num_tokens + self._slack, self._max_model_len))
             held = held_by.get(resident.sequence_id, ())
             if num_tokens > len(held) * block_size:
                 found[resident.sequence_id] = -(-num_tokens // block_size) - len(held)

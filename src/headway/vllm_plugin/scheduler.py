@@ -173,7 +173,12 @@ class QoSScheduler(AsyncScheduler):
         return int(min(self.max_num_running_reqs, self.max_num_active_reqs))
 
     def _memory(self) -> KVMemory:
-        return KVMemory(self.kv_cache_manager, self.requests, slack=self._kv_slack)
+        return KVMemory(
+            self.kv_cache_manager,
+            self.requests,
+            slack=self._kv_slack,
+            max_model_len=self.max_model_len,
+        )
 
     def _prepare(self, plan: StepPlan, now: float) -> list[str]:
         """Preempt, and cap every sequence; return whom to admit, in order."""
