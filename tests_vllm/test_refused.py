@@ -182,3 +182,28 @@ def test_g2_an_image_gives_way_to_a_more_urgent_one(model: str) -> None:
     engine.add("image", CRITICAL, prompt=110, image=(8, 100), max_tokens=1)
     order = finished_order(engine)
     assert order[-1] == "bulk"
+
+
+@pytest.mark.parametrize("settings", [{}, NO_FLOORS], ids=["floors", "no floors"])
+def test_a_fed_session_that_does_not_fit_brings_nothing_to_a_standstill(
+    model: str, settings: dict[str, object]
+) -> None:
+    """vLLM resumes it before a critical prompt, for which bulk is parked that holds its blocks."""
+    engine = Engine(model, num_blocks=66, settings=settings)
+    engine.add("session", CRITICAL, prompt=20, max_tokens=4)
+    session = engine.scheduler.requests["session"]
+    session.resumable, session.streaming_queue = True, deque()
+    while session.status != RequestStatus.WAITING_FOR_STREAMING_REQ:
+        engine.step()
+    for number in range(3):
+        engine.add(f"b{number}", BULK, prompt=220, max_tokens=40)
+    while not all(engine.outputs[f"b{number}"] for number in range(3)):
+        engine.step()
+    engine.feed("session", 500)
+    engine.add("critical", CRITICAL, prompt=100, max_tokens=4)
+    for _ in range(200):
+        engine.step()
+    assert len(engine.outputs["critical"]) == 4
+    assert all(len(engine.outputs[f"b{number}"]) == 40 for number in range(3))
+    assert session.status == RequestStatus.WAITING_FOR_STREAMING_REQ
+    assert len(engine.outputs["session"]) == 8

@@ -76,6 +76,7 @@ class QoSScheduler(AsyncScheduler):
         self._caps: dict[str, int] = {}
         self._admitted: frozenset[str] = frozenset()
         self._clears_caches = False
+        self._was_empty = False
         self._num_preempted = 0
         self._spare_tokens = 0
         self.waiting = QoSRequestQueue(
@@ -115,7 +116,11 @@ class QoSScheduler(AsyncScheduler):
         now = self.clock()
         plan = None
         admitted: list[str] = []
-        if self._pause_state == PauseState.UNPAUSED:
+        # vLLM resumes sessions that are fed before whom the plan admits. Where both wait for each
+        # other, and nothing is under way that could change that, vLLM goes on without a plan.
+        is_idle = not self._step_clock.is_under_way
+        stuck = self._was_empty and is_idle
+        if self._pause_state == PauseState.UNPAUSED and not stuck:
             self.waiting.retry_blocked(self._handle_blocked_waiting_request)
             plan = self._plan(now, decodes_only=throttle_prefills and self._defers_prefills())
             admitted = self._prepare(plan, now)
@@ -127,6 +132,8 @@ class QoSScheduler(AsyncScheduler):
         finally:
             left = self.waiting.withdraw()
             self._caps.clear()
+        is_empty = output.total_num_scheduled_tokens == 0
+        self._was_empty = plan is not None and is_empty and is_idle
         refused = None
         # One that vLLM did not come to was not refused.
         room = output.total_num_scheduled_tokens < self.max_num_scheduled_tokens

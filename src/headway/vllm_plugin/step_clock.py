@@ -28,6 +28,11 @@ class StepClock:
         self._under_way: deque[StepUnderWay] = deque()
         self._last_end = 0.0
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a step that vLLM was given has not come back."""
+        return len(self._under_way) > 0
+
     def begin(self, step: StepUnderWay) -> None:
         """Note a step that vLLM is given."""
         self._under_way.append(step)
