@@ -193,6 +193,14 @@ class Engine:
             )
         )
 
+    def add_session(self, name: str, adapter: int = 0) -> None:
+        """Add a critical session, and run until it waits for its client's next input."""
+        self.add(name, CRITICAL, prompt=20, max_tokens=4, adapter=adapter)
+        session = self.scheduler.requests[name]
+        session.resumable, session.streaming_queue = True, deque()
+        while session.status != RequestStatus.WAITING_FOR_STREAMING_REQ:
+            self.step()
+
     def feed(self, name: str, prompt: int) -> None:
         """Let a session that waits for its next input have one of so many tokens."""
         before = self.scheduler.requests[name]

@@ -1,10 +1,7 @@
 """Does vLLM's scheduler, wrapped, get on where vLLM refuses a part of the plan?"""
 
-from collections import deque
-
 import pytest
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.request import RequestStatus
 
 from tests_vllm.engine import BULK, CRITICAL, NORMAL, Engine
 from tests_vllm.test_scheduler import finished_order
@@ -46,11 +43,7 @@ def test_a_place_is_given_up_to_who_is_more_urgent(model: str, depth: int) -> No
 def test_a_session_between_two_inputs_keeps_the_place_of_its_adapter(model: str) -> None:
     """It is resumed by vLLM, whatever is parked meanwhile."""
     engine = Engine(model, max_loras=1, settings=NO_FLOORS, num_blocks=400)
-    engine.add("session", CRITICAL, prompt=20, max_tokens=4, adapter=2)
-    session = engine.scheduler.requests["session"]
-    session.resumable, session.streaming_queue = True, deque()
-    while session.status != RequestStatus.WAITING_FOR_STREAMING_REQ:
-        engine.step()
+    engine.add_session("session", adapter=2)
     engine.add("bulk", BULK, adapter=1, max_tokens=60)
     for _ in range(3):
         engine.step()
@@ -97,11 +90,7 @@ def test_an_image_for_which_there_is_no_memory_parks_nobody_for_ever(model: str)
 def test_a_session_between_two_inputs_hides_no_refusal(model: str) -> None:
     """As above, beside a session that holds blocks and waits for its client."""
     engine = Engine(model, encoder_cache=120, settings=NO_FLOORS)
-    engine.add("session", CRITICAL, prompt=20, max_tokens=4)
-    session = engine.scheduler.requests["session"]
-    session.resumable, session.streaming_queue = True, deque()
-    while session.status != RequestStatus.WAITING_FOR_STREAMING_REQ:
-        engine.step()
+    engine.add_session("session")
     engine.add("bulk", BULK, prompt=400, image=(8, 100))
     engine.step()
     engine.add("critical", CRITICAL, prompt=200, image=(0, 100))
@@ -190,11 +179,7 @@ def test_a_fed_session_that_does_not_fit_brings_nothing_to_a_standstill(
 ) -> None:
     """vLLM resumes it before a critical prompt, for which bulk is parked that holds its blocks."""
     engine = Engine(model, num_blocks=66, settings=settings)
-    engine.add("session", CRITICAL, prompt=20, max_tokens=4)
-    session = engine.scheduler.requests["session"]
-    session.resumable, session.streaming_queue = True, deque()
-    while session.status != RequestStatus.WAITING_FOR_STREAMING_REQ:
-        engine.step()
+    engine.add_session("session")
     for number in range(3):
         engine.add(f"b{number}", BULK, prompt=220, max_tokens=40)
     while not all(engine.outputs[f"b{number}"] for number in range(3)):
@@ -205,5 +190,4 @@ def test_a_fed_session_that_does_not_fit_brings_nothing_to_a_standstill(
         engine.step()
     assert len(engine.outputs["critical"]) == 4
     assert all(len(engine.outputs[f"b{number}"]) == 40 for number in range(3))
-    assert session.status == RequestStatus.WAITING_FOR_STREAMING_REQ
     assert len(engine.outputs["session"]) == 8

@@ -143,13 +143,12 @@ class Draft:
                 kept.update(map(self._anchor, self._step.owed))
             kept.update(self.preempted)
             lowest = requester.rank + isinstance(requester, Candidate)
-            others = chain.from_iterable(self._by_rank[lowest:])
-            is_large = self.room.is_large
+            others, lacks = chain.from_iterable(self._by_rank[lowest:]), shortage > 0
             allowed = (
                 r
                 for r in others
                 if r.sequence_id not in kept
-                and may_preempt(requester, r, self._tiers, is_large=shortage > 0 and is_large(r))
+                and may_preempt(requester, r, self._tiers, is_large=lacks and self._is_large(r))
             )
         victims = choose_victims(
             (Victim(r.sequence_id, r.rank, r.arrival, r.num_computed) for r in allowed),
@@ -160,6 +159,9 @@ class Draft:
         for victim in victims or ():
             self._preempt(victim)
         return victims is not None
+
+    def _is_large(self, resident: Resident) -> bool:
+        return resident.protected and self.room.is_large(resident)
 
     def _anchor(self, rank: int) -> str | None:
         """Return the anchor of a tier, its oldest resident.

@@ -39,7 +39,7 @@ class Room:
         self._preempted: list[str] = []
 
     @cached_property
-    def _first(self) -> int:
+    def _urgent_blocks(self) -> int:
         """Blocks of the known tokens of rank 0, those admitted in this step included."""
         return sum(self._blocks(target(r)) for r in self._by_rank[0])
 
@@ -105,7 +105,7 @@ class Room:
         self._slots += 1
         self._residents[victim.rank] -= 1
         if victim.rank == 0:
-            self._first -= self._blocks(target(victim))
+            self._urgent_blocks -= self._blocks(target(victim))
 
     def is_large(self, sequence: Resident | Candidate) -> bool:
         """Return whether rank 0 may take its blocks even when it is protected."""
@@ -126,7 +126,7 @@ class Room:
         A large one, which gives way to rank 0, waits until that leaves it room beside its reserve.
         """
         is_large = candidate.rank > 0 and any(self._residents) and self.is_large(candidate)
-        beside = self._residents[0], self._first + self._tiers[0].reserved_blocks
+        beside = self._residents[0], self._urgent_blocks + self._tiers[0].reserved_blocks
         fits = not is_large or self._fits_beside(candidate, *beside)
         return fits and self._protection.may_enter(candidate)
 
@@ -154,7 +154,7 @@ class Room:
         """
         slots = max(self._residents[0] + 1, self._tiers[0].reserved_slots)
         slots += sum(tier.reserved_slots for tier in self._tiers[1 : overdue.rank]) + 1
-        beside = self._residents[0] + 1, self._first + self._blocks(target(candidate))
+        beside = self._residents[0] + 1, self._urgent_blocks + self._blocks(target(candidate))
         fits = self.is_large(overdue) or self._fits_beside(overdue, *beside)
         return fits and slots <= self._max_num_seqs
 
@@ -163,19 +163,19 @@ class Room:
 
         That is beside one of rank 0 and its reserve; who is large beside all that rank 0 holds.
         """
-        beside = (self._residents[0], self._first) if self.is_large(candidate) else (1, 0)
+        beside = (self._residents[0], self._urgent_blocks) if self.is_large(candidate) else (1, 0)
         return candidate.rank == 0 or self._fits_beside(candidate, *beside)
 
-    def _fits_beside(self, candidate: Candidate, num_first: int, first: int) -> bool:
+    def _fits_beside(self, candidate: Candidate, num_urgent: int, blocks: int) -> bool:
         """Return whether the candidate fits beside so many of rank 0 with so many blocks."""
-        blocks = sum(tier.reserved_blocks for tier in self._tiers[1 : candidate.rank])
-        blocks += max(first, self._tiers[0].reserved_blocks) + self._blocks(target(candidate))
-        return blocks + self._kept_beside(candidate, num_first) <= self._memory.num_blocks
+        taken = max(blocks, self._tiers[0].reserved_blocks) + self._blocks(target(candidate))
+        taken += sum(tier.reserved_blocks for tier in self._tiers[1 : candidate.rank])
+        return taken + self._kept_beside(candidate, num_urgent) <= self._memory.num_blocks
 
     def _to_admit(self, match: Match, num_tokens: int) -> int:
         """Return how many available blocks a candidate uses up by holding `num_tokens`."""
-        matched = match.num_tokens // self._memory.block_size
-        return self._blocks(num_tokens) - matched + match.num_evictable
+        num_matched = match.num_tokens // self._memory.block_size
+        return self._blocks(num_tokens) - num_matched + match.num_evictable
 
     def _reserve(self, candidate: Candidate) -> int:
         if not any(self._residents):
@@ -194,4 +194,4 @@ class Room:
         self._residents[candidate.rank] += 1
         self._protection.hold(candidate)
         if candidate.rank == 0:
-            self._first += self._blocks(target(candidate))
+            self._urgent_blocks += self._blocks(target(candidate))
